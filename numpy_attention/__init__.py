@@ -47,7 +47,7 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
 
 def __getattr__(name: str) -> object:
-    """Import pictures and files at their first use, so `import numpy_attention` stays fast."""
+    """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     if name == "plots":
         import numpy_attention.plots as found
 

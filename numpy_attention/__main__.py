@@ -1,4 +1,4 @@
-"""python -m numpy_attention train | sample | gradcheck"""
+"""python -m numpy_attention COMMAND"""
 
 import sys
 

@@ -1,10 +1,10 @@
-"""The memory of arrays: this computer's (NumPy) or a GPU's (CuPy).
+"""Where arrays are stored: in this computer's memory (NumPy) or in the memory of a GPU (CuPy).
 
     backend = get_backend("cupy")
     model.to(backend)                         every parameter moves; from here on the work runs on the GPU
     loss, cache = model.loss(ids, targets)    ids and targets may stay on the host: they are checked and moved
     grads = model.backward(cache)
-    float(loss)                               waits for the GPU: once in a step is enough
+    float(loss)                               waits for the GPU: once per step is enough
 
 The formulas of the book do not change. A chapter calls `np.exp(x)`; if x is a CuPy array, NumPy passes the call on to
 CuPy (NumPy enhancement proposals 13 and 18). So the arrays decide where the work runs. A chapter must follow two rules:
@@ -32,7 +32,7 @@ class BackendError(ValueError):
 
 
 class Memory(NamedTuple):
-    """Bytes: used by the arrays of this process (on the host: by the whole process), and the total of the machine."""
+    """Bytes used by the arrays of this process (on the host: by the whole process), and all bytes of the memory."""
 
     used: int
     total: int
@@ -89,7 +89,7 @@ class CuPyBackend(NumPyBackend):
         return Memory(self._cupy.get_default_memory_pool().used_bytes(), self._cupy.cuda.runtime.memGetInfo()[1])
 
     def describe(self) -> str:
-        """The card, the CUDA version of its driver and the versions, for the first line of a report of measurements."""
+        """The card, the versions of CUDA, CuPy and NumPy, for the first line of a report of measurements."""
         runtime = self._cupy.cuda.runtime
         card = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
         cuda = runtime.driverGetVersion()  # 12040 is 12.4
@@ -109,7 +109,7 @@ def get_backend(name: str = "numpy") -> NumPyBackend:
 
 
 def to_host(array: Any) -> np.ndarray:
-    """The array in this computer's memory; an array on a GPU is copied, after waiting for its result.
+    """The array in this computer's memory; for an array on a GPU, wait for its result and copy it.
 
     CuPy never copies implicitly: `np.asarray` of a CuPy array raises, and its method `get()` copies.
     """

@@ -43,8 +43,8 @@ def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "
 def require_array(op: str, argument: str, array: object, expected: str = "an array") -> None:
     """Refuse everything except NumPy arrays and arrays on a GPU that work like NumPy's (CuPy).
 
-    Other arrays accept NumPy calls too, but some behave differently. Some give `np.copyto` a copy to write into, so a
-    mask would be ignored silently. For an np.matrix, `*` is a matrix product.
+    Arrays of other libraries accept NumPy calls too, but some behave differently. For some, `np.copyto` writes into a
+    copy, so a mask would be ignored silently. For an np.matrix, `*` is a matrix product.
     """
     kind = type(array)
     if kind is np.ndarray or kind is np.memmap or isinstance(array, np.generic):
@@ -61,7 +61,7 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
     """Refuse arguments that are not arrays of floats, and arrays of different dtypes.
 
     The argument `optional` may be None. Integer arrays cannot hold the results of in-place steps, and mixed dtypes
-    would turn float32 into float64 silently. NumPy does not keep other byte orders, and np.finfo fails for longdouble.
+    would turn float32 into float64 silently. NumPy's results lose other byte orders; np.finfo fails for longdouble.
     """
     first: tuple[str, object] | None = None
     for name, array in arrays.items():
@@ -115,7 +115,7 @@ def require_cotangent(op: str, argument: str, dy: np.ndarray, like_shape: tuple[
 def require_integers(op: str, argument: str, array: np.ndarray, below: int | None = None, fix: str = "") -> None:
     """Refuse everything except an array of integers; with `below`, the integers must be in [0, below).
 
-    Values on a GPU are not tested, since the test would wait for the GPU: such ids were tested before the copy.
+    Values on a GPU are not tested, since the test would wait for the GPU: test ids before you copy them to the GPU.
     """
     require_array(op, argument, array, "an integer array")
     if array.dtype.kind not in "iu":
@@ -147,13 +147,13 @@ def shell_path(path: Path | str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error in one line of at most LONGEST characters; a long message loses its middle."""
+    """The message of an error in one line of at most LONGEST characters, without its middle if it is too long."""
     text = escaped(" ".join(str(error).split()))
     return text if len(text) <= LONGEST else f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 4 :]}"
 
 
 def several(found: Sequence[str], room: int = MAX_SAID) -> str:
-    """The items of a list for a message: as many as fit into `room` characters, at least one, and the number left."""
+    """The items of a list for a message: as many as fit into `room` characters, at least one, and how many are left."""
     text = found[0][:room]
     for i, one in enumerate(found[1:], 1):
         if len(text) + len(one) > room:
@@ -174,10 +174,10 @@ def require_number(
     whole: bool = False,
     fix: str = "",
 ) -> float:
-    """The number as a Python number; refuse other values, numbers that are not finite or outside the limits.
+    """The number as a Python number; refuse all other values, and numbers that are not finite or outside the limits.
 
     With `whole`, only integers are allowed. True and False are refused, although they are integers in Python: an option
-    at the wrong position would otherwise count as 1 or 0.
+    passed as the wrong argument would otherwise count as 1 or 0.
     """
     came: Any = number
     if type(number) is not int and (whole or type(number) is not float):  # a NumPy number, or not a number
@@ -243,7 +243,7 @@ def mismatches(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what:
 
 
 def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether an array of this shape broadcasts to the other without widening it.
+    """Whether an array of this shape broadcasts to the other shape without widening the other.
 
     Shapes: (2, 1, 5) and (5,) broadcast to (2, 3, 5); (4, 2, 3, 5) and (3,) do not
     """

@@ -2,7 +2,7 @@
 
 A formula such as GELU's or Adam's makes a dozen passes over its arrays. Arrays that do not fit the cache are read from
 slow memory again in every pass, and this takes most of the time. If all passes over one piece are done before the next
-piece, each piece is read once: the same arithmetic, two to three times as fast.
+piece, each piece is read only once. The arithmetic is the same, but two to three times as fast.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def in_pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 def non_finite(array: np.ndarray) -> str:
     """The first NaN or infinity of an array and its place; an empty text if all elements are finite.
 
-    The search goes piece by piece, so a gigabyte of parameters needs no second array of a quarter of this size.
+    The test goes piece by piece: for a whole float32 array, np.isfinite needs a quarter of its memory again.
 
     >>> non_finite(np.array([[1.0, 2.0], [3.0, np.inf]]))
     'inf at [1, 1]'

@@ -36,7 +36,7 @@ _lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
 
 
 def started(count: int) -> "ThreadPoolExecutor":
-    """A pool whose threads have all started, so a lack of threads shows now and not in the middle of the work.
+    """A pool whose threads have all started: if threads are missing, this fails now and not in the middle of the work.
 
     Raises: InputError if the system cannot start so many threads.
     """
@@ -72,7 +72,7 @@ def share(work: Work, items: Iterable[Any]) -> None:
     if lent is not None and len(items) > 1:
         lent.run_all(work, items)
         return
-    for item in items:  # a single item keeps the lent threads: its work may use them
+    for item in items:  # a single item may use the lent threads for its own work
         work(item)
 
 

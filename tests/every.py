@@ -4,7 +4,7 @@
     def test_a_file_is_short(path: Path) -> None:
         assert ...
 
-For rules that take a millisecond, so a separate test for each file is not needed.
+Use it for fast rules of about a millisecond, which do not need a separate test for each file.
 """
 
 from collections.abc import Callable, Iterable

@@ -57,7 +57,7 @@ def _run(argv: Sequence[str] | None, output: Output) -> int:
     except SystemExit:  # --help has printed its text
         sys.stdout.flush()
         raise
-    output.optional = arguments.run is train.run  # the result of train is a directory, not its output
+    output.optional = arguments.run is train.run  # the result of train is a directory, not the printed text
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
         code: int = arguments.run(arguments)

@@ -1,8 +1,7 @@
 """attend: draw the attention of a model.
 
-A picture has no room for the heads of many layers, so for a large model only one layer is drawn. A head that finds
-nothing looks at the first token. The layer that looks least at the first token has the most to show, so this layer is
-drawn.
+A picture has no room for the heads of many layers, so for a large model only one layer is drawn. A head without a
+useful token looks at the first token. So the command draws the layer that looks least at the first token.
 """
 
 import argparse
@@ -46,7 +45,7 @@ def add_parser(commands: Any) -> None:
     """The arguments of `attend`."""
     parser = commands.add_parser("attend", help="draw a model's attention", allow_abbrev=False)
     add_model(parser, "smollm2 or minilm", shipped=True)
-    about = f"the text that the model reads, at most as long as its context; required with MODEL (without: {TEXT!r})"
+    about = f"a text that is not longer than the model's context; required with MODEL (default without: {TEXT!r})"
     parser.add_argument("--text", default=None, help=about)
     place = "(default: attention.png; for a run, in its directory)"
     parser.add_argument("--out", type=named_path, default=None, help=f"the picture, .png, .svg or .pdf {place}")
@@ -60,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the picture and print its path."""
     a = arguments
     if a.text is None and a.model is not None:
-        raise InputError(f"--text is required: give the text that {a.model} shall read")
+        raise InputError(f"--text is required: give a text for {a.model} to read")
     text = TEXT if a.text is None else a.text
     if not text:
         raise InputError("--text must hold at least one character")
@@ -120,7 +119,7 @@ def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
 
 
 def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:
-    """Cross-attention from the ISO form that the model writes to the given date, a row for each written character."""
+    """Cross-attention: a row for each character that the model writes, a column for each character of the date."""
     model = make_task(config).model(None)
     read_into(model.parameters(), arrays, "parameters.", "model")
     ids = 3 + encoded(CharVocabulary(SOURCE_CHARACTERS), text, "--text")

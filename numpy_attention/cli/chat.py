@@ -26,7 +26,7 @@ def add_parser(commands: Any) -> None:
     """The arguments of `chat`."""
     parser = commands.add_parser("chat", help="talk to a pretrained model", description=COMMANDS, allow_abbrev=False)
     add_model(parser, "smollm2")
-    parser.add_argument("--system", default=None, help="the system message (default: the one used in training)")
+    parser.add_argument("--system", default=None, help="the system message (default: as in training)")
     add_sampling(parser, tokens=512, temperature=0.0)
     parser.set_defaults(run=run)
 

@@ -66,7 +66,7 @@ def within(ids: np.ndarray, limit: int) -> np.ndarray:
 
 
 def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.ndarray:
-    """The direction of each text. A batch holds texts of similar length, with at most `batch` tokens and padding.
+    """The direction of each text. A batch holds texts of similar length, with at most `batch` tokens, with padding.
 
     Shapes: texts of N times (T,) -> (N, d_model).
     """

@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print one line for each entry with its worst error against the complex step; the exit code is 1 if one fails."""
+    """Print one line for each entry with its worst error against the complex step; the exit code is 1 if any fails."""
     a = arguments
     if a.seed < 0:
         raise InputError(f"--seed must be at least 0, got {a.seed}")

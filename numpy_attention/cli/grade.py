@@ -15,11 +15,13 @@ def add_parser(commands: Any) -> None:
     """The arguments of `grade`."""
     parser = commands.add_parser("grade", help="grade exercises, with hints", allow_abbrev=False)
     parser.add_argument("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
-    parser.add_argument("--all", action="store_true", dest="everything", help="a table of all exercises (in FOLDER)")
+    parser.add_argument(
+        "--all", action="store_true", dest="everything", help="a table of all exercises; FILE is then a folder"
+    )
     parser.add_argument("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
     parser.add_argument(
         "--solution", action="append", default=[], metavar="NAME",
-        help="show the solution, after the exercise is passed or if this option is given twice",
+        help="show the solution, if you have passed the exercise or give this option twice",
     )
     parser.add_argument("--exercise", metavar="NAME", help="the exercise, if the file has another name")
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for a file (default: 60)")

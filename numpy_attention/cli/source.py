@@ -35,8 +35,8 @@ def named_path(name: str) -> Path:
 
 
 def add_model(parser: argparse.ArgumentParser, known: str, files: str = FILES, shipped: bool = False) -> None:
-    """Add the argument that names the model, optional with `shipped`; `known` lists the suitable models of `fetch`."""
-    text = f"{known} (see fetch), {files}; a file or folder with the name of a known model comes first"
+    """Add the argument MODEL; with `shipped` it is optional. `known` lists the suitable models of `fetch`."""
+    text = f"{known} (see fetch), {files}; a file or folder with the name of a known model is preferred"
     text += " (default: the small GPT that comes with the book)" if shipped else ""
     parser.add_argument("model", metavar="MODEL", help=text, nargs="?" if shipped else None)
 
@@ -63,9 +63,9 @@ def pretrained_path(model: str) -> Path | None:
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
-    """A model of that kind and its vocabulary, for a command that will run it many times.
+    """A model of the class `kind` and its vocabulary, for a command that runs the model many times.
 
-    Raises: InputError, in one line, for a model of another kind or a model that cannot be loaded.
+    Raises: InputError for a model of another kind or a model that cannot be loaded.
     """
     keep_freed_memory()
     path, directory = pretrained_path(model), Path(model)
@@ -90,7 +90,7 @@ def trained(
 
 
 def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
-    """The ids of a whole text, (N,), with the special tokens around it that a pretrained model needs.
+    """The ids of a whole text, (N,), with the special tokens that a pretrained model needs around it.
 
     Raises: InputError if the text cannot be encoded; the message names its origin, an option or a file.
     """

@@ -4,7 +4,7 @@ r"""The output of a command, also when its reader has gone, its disk is full, or
     sample | head -1        the command ends at once without a message, since its result is its output
     train > /dev/full       one line on standard error reports this, and the training continues
     sample > /dev/full      one line on standard error reports this, and the exit code is 2
-    train >&- 2>&- <&-      a closed stream is treated like a full one; no file that is opened later takes its number
+    train >&- 2>&- <&-      a closed stream is treated like a full disk; no later file gets the number of the stream
     PYTHONIOENCODING=ascii  a character that the stream cannot encode is escaped, \u2192
     sample on a terminal    a control character is escaped, \x1b; in a file or a pipe the text is unchanged
 
@@ -26,7 +26,7 @@ STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters ex
 
 
 class OutputError(Exception):
-    """Nothing more can be printed. A failed write to a file is another error."""
+    """Nothing more can be printed. A failed write to a file raises a different error."""
 
 
 class Output:
@@ -48,7 +48,7 @@ class Output:
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[Output]:
-    """Inside this context, standard output and error exist and take every text; lost text follows the rules above."""
+    """Inside this context, standard output and error exist and take every text; for lost text see the list above."""
     _occupy_closed_numbers()
     output, before = Output(), (sys.stdout, sys.stderr)
     if sys.stdout is sys.__stdout__:

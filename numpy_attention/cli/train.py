@@ -47,7 +47,7 @@ FIXED_BY_THE_MODEL = {
 }
 MAX_SETTINGS = 2**16  # bytes of a settings file
 MAX_DOTS = 200  # in a line: for a.b.c.d a TOML reader also stores a, a.b, a.b.c, so memory grows with the square
-BELONGS_TO = {  # a setting, the setting that decides whether it has an effect, and the values for which it has one
+BELONGS_TO = {  # a setting: the setting that decides whether it has an effect, and the values with an effect
     "text": ("task", ("text",)), "vocabulary": ("task", ("text",)), "vocab_size": ("vocabulary", ("bpe",)),
     "beta2": ("optimizer", ("adamw", "adam")), "weight_decay": ("optimizer", ("adamw",)),
 }
@@ -63,7 +63,7 @@ def add_parser(commands: Any) -> None:
     add = parser.add_argument
     add("--out", type=named_path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
     add("--resume", type=named_path, metavar="DIR", help="continue the run in DIR from its last checkpoint")
-    lesson = "for the task sum: the plain gradient descent of the lesson, which stays at chance"
+    lesson = "for the task sum: the plain gradient descent of the lesson, which does not learn"
     add("--as-in-the-lesson", action="store_true", help=lesson)
     add("--config", type=named_path, metavar="FILE.toml", help="settings from a file; options override them")
     for flag, how in command_line():
@@ -119,7 +119,7 @@ def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
 
 
 def new_config(arguments: argparse.Namespace) -> TrainConfig:
-    """The settings of a new run: the defaults of the task, overridden by the file, overridden by the options.
+    """The settings of a new run: the defaults of the task; the file overrides them, the options override both.
 
     Raises: InputError for impossible settings and for settings that would have no effect in this run.
     """
@@ -139,8 +139,8 @@ def _check_use(config: TrainConfig, chosen: set[str]) -> None:
     """Refuse a chosen setting that would have no effect; a file may hold all settings with their default values."""
     for name, (decides, allowed) in BELONGS_TO.items():
         if name in chosen and getattr(config, decides) not in allowed:
-            place = f"{option(decides)} {' or '.join(allowed)}, and here it is {getattr(config, decides)}"
-            raise InputError(f"{option(name)} has an effect only with {place}; leave it out")
+            place = f"{option(decides)} {' or '.join(allowed)}, not with {getattr(config, decides)}"
+            raise InputError(f"{option(name)} has an effect only with {place}; leave {option(name)} out")
     if "min_learning_rate" in chosen and config.min_learning_rate > config.learning_rate:
         rates = f"{config.learning_rate}, got {config.min_learning_rate}"
         raise InputError(f"--min-learning-rate must be at most --learning-rate, the peak, which is {rates}")

@@ -1,4 +1,4 @@
-"""Files: atomic writes, and loading that trusts nothing.
+"""Files: atomic writes, and loading that checks everything.
 
     whole       atomic writes; only regular files are read
     arrays      arrays in a file, together with a configuration

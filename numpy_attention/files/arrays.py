@@ -1,13 +1,13 @@
 """Part III, appendix. Arrays in a file
 
-The file of arrays is a plain `.npz`: a zip of `.npy` arrays, stored uncompressed. `np.load` can read it. It is written
-in one atomic step (`whole.py`).
+The file of arrays is a plain `.npz`: a zip whose members are `.npy` arrays, uncompressed. `np.load` can read it. It is
+written in one atomic step (`whole.py`).
 
-A file may come from anywhere, so loading trusts nothing. Pickle is refused, because a pickle can run code. Compressed
-members are refused too: the members together cannot be larger than the file, so a small file cannot unpack into a
-large one. The header of each array is compared with the size of its member before more than its first 10,000 bytes are
-read. The description is written last. It holds the checksum of every array by name, so loading notices arrays that
-are swapped, missing, or from another file.
+A file may come from anywhere, so loading checks everything. Pickle is refused, because a pickle can run code.
+Compressed members are refused too: the members together cannot be larger than the file, so a small file cannot unpack
+into a large one. The header of each array is compared with the size of its member before more than its first 10,000
+bytes are read. The description is written last. It holds the checksum of every array by name, so loading notices
+arrays that are swapped, missing, or from another file.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], met
 def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file.
 
-    Raises: InputError, in one line, for a file that is missing, damaged or not a checkpoint.
+    Raises: InputError for a file that is missing, damaged or not a checkpoint.
     """
     try:
         with open_regular(path) as file:
@@ -89,8 +89,8 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
 def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
     """Copy the arrays called `prefix` + name into `mine` in place.
 
-    Raises: InputError for differences in names, shapes or dtypes, and for numbers that are not finite. Then nothing is
-    copied.
+    Raises: InputError for differences in names, shapes or dtypes, and for numbers that are not finite. In these cases
+    nothing is copied.
     """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if wrong := mismatches(mine, theirs, what):

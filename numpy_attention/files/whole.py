@@ -1,14 +1,14 @@
 """Part III, appendix. Atomic writes
 
 A process can be killed in the middle of a write. So a file is first written under another name and forced to the disk
-(fsync). Only then is it renamed to its real name. Renaming is atomic: a reader finds the complete old file or the
-complete new file, never a part of one.
+(fsync). After that it gets its real name. Renaming is atomic: a reader finds the complete old file or the complete new
+file, never a part of one.
 
     .93b1f0c2a4d85e67.tmp/model.npz   ->   fsync   ->   model.npz
 
 The new file is written in a separate directory next to the real file. The name of this directory is random, so another
-user cannot guess it, and mkdir fails if a file or a link with this name exists. So a planted link cannot redirect the
-write.
+user cannot guess it, and mkdir fails if a file or a link with this name exists. So another user's link cannot redirect
+the write.
 
 Only regular files are read: reading a pipe may wait forever, and reading a device may never end.
 """
@@ -65,7 +65,7 @@ def sweep(directory: Path, names: re.Pattern[str]) -> None:
 
 @contextlib.contextmanager
 def writing(place: object) -> Iterator[None]:
-    """A context manager that turns an OSError into an InputError of one line, which names `place`.
+    """A context manager that turns an OSError into an InputError, which names `place`.
 
     Raises: InputError
     """
@@ -105,7 +105,7 @@ def exists(path: Path) -> bool:
 
 @contextlib.contextmanager
 def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
-    """A context manager that opens a regular file for reading and turns an OSError into an InputError of one line.
+    """A context manager that opens a regular file for reading and turns an OSError into an InputError.
 
     Raises: InputError
     """

@@ -1,16 +1,16 @@
 """Chapter 41. Attribution and its error: estimate the effect of a patch without patching
 
 Activation patching takes a head's answer at one position from another run, puts it into this run, and measures the
-change of the result (Chapter 38). This is the experiment, and it needs a forward for every head and position. With L
-for the measure, x for the array at the place and D for the change that the patch makes to x,
+change of the result (Chapter 38). This experiment needs a forward for every head and position. Let L be the measure, x
+the array at the place, and D the change that the patch makes to x:
 
     L(x + D) = L(x) + g . D + 1/2 D . H D + ...          g, H: first and second derivatives of L at x
 
-One backward gives g at all places, and so a first estimate of every patch: g . D, **attribution patching**. Its error
-comes from the curvature between x and x + D. A softmax with one weight near 1 hardly changes at first, and then changes
-fast; a norm divides by a number that the patch also changes.
+One backward gives g at all places, and so it estimates the effect of every patch: g . D, **attribution patching**. The
+error comes from the curvature between x and x + D. A softmax with one weight near 1 hardly changes at first, and then
+changes fast; a norm divides by a number that the patch also changes.
 
-The second term is the largest part of this error if D is small enough. H is never built: a complex step along D in the
+The term with H is the largest part of this error if D is small enough. H is never built: a complex step along D in the
 backward that gives g also gives H D (the checker's `hvp`), exact except for round-off. This needs one more run for each
 patch, so it is not faster than the experiment. It explains the error: how much of it is curvature, and how much is of
 higher order.
@@ -55,9 +55,9 @@ def patching_effects(
     Shapes: ids and other_ids (1, T), dy as the model's result, (1, T, V) for a GPT -> {place: (H, T)}, or {place: (T,)}
     if the place is not an attention; without places, all attentions
 
-    Units: those of y; dy holds the weights of the measure: 1 at one logit and -1 at another measures their difference
+    Units: those of y; dy holds the weights of the measure: 1 at one logit and -1 at another give their difference
 
-    Raises: ValueError unless ids and other_ids are one text each of equal length, dy has the shape of the result, and
+    Raises: ValueError unless ids and other_ids hold one text each, of equal length, dy has the shape of the result, and
     places are places of the model; TypeError if the model reads two texts, ids are not integers, dy has another dtype,
     or places is not a list of names.
 
@@ -141,7 +141,7 @@ class _AddAtPlace(Layer):
 def _curvature(model: Any, name: str, ids: np.ndarray, step: np.ndarray, pair: Pair) -> np.ndarray:
     """1/2 D . H D for every head and position separately; each is one text of a batch."""
     found = []
-    for masks in _single_masks(step.shape[1:-1], max(1, pair.at_once // 4)):  # complex elements, and a backward
+    for masks in _single_masks(step.shape[1:-1], max(1, pair.at_once // 4)):  # complex numbers need more memory
         n = len(masks)
         steps = np.where(masks, step, 0.0)  # (n, H, T, d_v)
         layer = _AddAtPlace(model, name, np.repeat(ids, n, axis=0))

@@ -1,8 +1,8 @@
 """Chapter 38. Edits: change an array inside the model
 
-To learn what a part of a trained model is for, change its output, and see how the model's result changes. Every array
-between two lines of a forward, a head's answer or the whole residual stream, can be x. An edit keeps some elements of
-x, replaces the others by zeros, and adds an array:
+To learn what a part of a trained model is for, change its output, and see how the model's result changes. An edit
+changes one array x between two lines of a forward, for example a head's answer or the whole residual stream. It keeps
+some elements of x, replaces the others by zeros, and adds an array:
 
     y = keep * x + add                  keep is 0 or 1 for each element
 
@@ -19,7 +19,7 @@ An edit is linear in x and in add. Removed elements of x get no gradient; add al
 
     dx = keep * dy                      dadd = dy, summed over the axes along which add was repeated
 
-So dy is the gradient of the loss with respect to y, with or without add.
+Here dy is the gradient of the loss with respect to y, the array after the edit.
 """
 
 from __future__ import annotations

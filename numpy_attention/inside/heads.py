@@ -2,20 +2,20 @@
 
 Two heads in different blocks can continue a text that repeats itself (Olsson et al.):
 
-    ... A B ... A        block 0: at B, the previous-token head looks at A, and notes there "after an A"
-        ^   ^   ^        block 1: at the later A, the induction head looks for "after an A", finds B, and copies B
+    ... A B ... A        block 0: at B, the previous-token head looks at A and stores a note: "after an A"
+        ^   ^   ^        block 1: at the later A, the induction head looks for this note, finds B, and copies B
 
-A score from the weights or the parameters of a head measures each step. Which head looks at the token before? The score
-is the mean of weights[t, t - 1]. Which head looks at the token after the earlier copy? Let ids be N tokens and the same
-N tokens again. Then the earlier copy of token t is at t - N, and the token after it is at t - N + 1. So the score is
-the mean of weights[t, t - N + 1] for t >= N.
+A score from the attention weights or the parameters of a head measures each step. Which head looks at the previous
+token? The score is the mean of weights[t, t - 1]. Which head looks at the token after the earlier copy of the query's
+token? Let ids be N tokens, then the same N tokens again. The earlier copy of token t is at t - N, and the token after
+this copy is at t - N + 1. So the score is the mean of weights[t, t - N + 1] for t >= N.
 
-Which head copies? A head that looks at a token adds to the logits of all tokens. Let E be the table of embeddings, U
-that of the unembedding (equal to E if weights are tied), and C the matrix that subtracts the mean of a vector:
+Which head copies? A head that looks at a token changes the logits of all tokens. Let E be the table of embeddings, U
+the unembedding (equal to E if weights are tied), and C the matrix that subtracts the mean of a vector:
 
-    M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): the token looked at -> the logits
+    M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): token that the head looks at -> logits
 
-RMS norm has no C. The norms also divide by a positive number, which changes no sign. A head copies if it raises the
+An RMS norm has no C. The norms also divide by a positive number, which changes no sign. A head copies if it raises the
 logit of the token that it looks at; then M has positive eigenvalues. sum(eig) / sum(|eig|) is 1 if all are positive, 0
 if they are balanced, -1 if all are negative. The score is meaningful for heads whose answer goes straight to the
 logits, not for heads whose answer is first read by later blocks.
@@ -66,7 +66,7 @@ def prefix_matching_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]
 
 
 def previous_token_scores(model: GPT, ids: np.ndarray) -> dict[str, np.ndarray]:
-    """How much each head looks at the token before.
+    """How much each head looks at the previous token.
 
     Formula: score = mean of weights[t, t - 1] over the batch and t = 1, ..., T - 1
 

@@ -6,20 +6,21 @@ In a pre-norm model every layer adds to one residual stream, and the logits read
     logits = norm(stream) U^T
 
 There are two ways to read the stream earlier. The **logit lens** applies the last norm and the unembedding U to an
-earlier stream, as if no blocks followed. The **direct effect** splits the last stream into its parts. With a fixed
-denominator a norm is linear in its input except for beta, so with mu and sigma of the whole stream
+earlier stream, as if no blocks followed. The **direct effect** splits the last stream into its parts. Let mu and sigma
+be the mean and the standard deviation of the whole stream. With a fixed sigma the norm is linear in its input, except
+for beta:
 
     norm(stream) = gamma * (stream - mu) / sigma + beta
 
-each part p of the stream has a share in the logit of token v, and the shares add up to the logit, except for round-off:
+So each part p of the stream has a share in the logit of token v. The shares add up to the logit, except for round-off:
 
     share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all parts   beta . U_v
 
-This is an exact account of the terms of the sum. It does not show what happens without p: then sigma would change, and
-so would the later layers that read p.
+The shares are exact for this run. They do not show what happens without p: then sigma and the later layers that read p
+would change.
 
-For the attention weights there is an old rule of thumb, **rollout**: take the mean of the heads of a block, count the
-residual path as weight on the token itself, and multiply the blocks. The rule does not use the values; see
+**Rollout** is an older, rough estimate from the attention weights: take the mean of the heads of a block, count the
+residual path as weight on the token itself, and multiply the blocks. Rollout does not use the values; see
 `attention_rollout`.
 """
 
@@ -118,15 +119,15 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
 
 
 def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A rule-of-thumb estimate of how much of each token is in each last vector.
+    """A rough estimate of how much of each token is in each last vector.
 
     Formula: R = A_L ... A_2 A_1 with A = (mean over heads of weights + I) / 2
 
     Shapes: weights as `model.attention_weights(ids)` returns them, {name: (B, H, T, T)} from the first block on ->
     (B, T, T), whose rows sum to 1
 
-    A warning: the rule uses neither values nor w_o nor feed-forward networks. A head whose values are zero counts as
-    much as a head that decides the answer, and both terms of a residual sum count equally. The result is a first
+    A warning: the estimate uses neither values nor w_o nor feed-forward networks. A head whose values are zero counts
+    as much as a head that decides the answer, and both terms of a residual sum count equally. The result is a first
     picture, not a measurement; patching is a measurement (Chapter 41).
 
     Raises: TypeError or ValueError if weights is not a dict of square weights of one shape and dtype, or holds weights
@@ -143,7 +144,7 @@ def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
     rollout = np.broadcast_to(identity, (len(first), *first.shape[2:]))
     for w in weights.values():
         mixed = (w.mean(1) + identity) / 2
-        rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # weight 1 on itself if all keys are hidden
+        rollout = (mixed / mixed.sum(-1, keepdims=True)) @ rollout  # if all keys are hidden, the token has weight 1
     return rollout
 
 

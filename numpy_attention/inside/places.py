@@ -1,9 +1,9 @@
 """Chapter 38, continued. Places: a layer that records an array, and may edit it
 
-A place is before a block or a norm, after a feed-forward network, or between the two halves of an attention
-(Chapter 17), its heads and w_o.
+A place is before a block or a norm, after a feed-forward network, or between the heads of an attention and w_o
+(Chapter 17).
 
-A layer with a place has the cache, the parameters and the names of the original layer, so a block can call either.
+A layer with a place has the cache, the parameters and the names of the original layer, so a block can use it instead.
 """
 
 from __future__ import annotations

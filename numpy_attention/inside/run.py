@@ -13,7 +13,7 @@ hooks: a copy of the model gets an extra layer at each place, which records the 
 An encoder-decoder has two sets of places, `encoder.blocks.0`, ... and `decoder.blocks.0`, ..., and also
 `decoder.blocks.0.cross_attention`.
 
-The forward records the array x at each place, and the backward its gradient: with y for the model's result,
+The forward records the array x at each place, and the backward records its gradient. If y is the model's result, then
 `cache.at[place]` is x, and `d_at[place]` is the gradient of sum(dy * y) with respect to x. If another x is patched into
 this run, sum(d_at * (x_other - x)) is the first-order estimate of the change (Chapter 41).
 """
@@ -52,7 +52,7 @@ from numpy_attention.models.stack import Stack
 
 
 class RunCache(NamedTuple):
-    """What backward needs of a run; `at` holds the array at each place, after its edit."""
+    """The data of a run that backward needs; `at` holds the array at each place, after its edit."""
 
     at: Activations
     model: Any  # with the edits
@@ -88,7 +88,7 @@ def forward_with(
 
 
 def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
-    """Gradients of `forward_with`: those of the array at each place, and those of every parameter, both by name.
+    """Gradients of `forward_with`, by name: of the array at each place, and of every parameter.
 
     Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
     """

@@ -3,7 +3,7 @@
     y, cache  = layer.forward(x)            a layer owns parameters, nothing else
     dx, grads = layer.backward(dy, cache)   grads has the names and shapes of layer.parameters()
 
-An `rng` turns on the dropout of a layer that has dropout; by default it is off.
+In a layer with dropout, an `rng` turns dropout on; without an `rng`, dropout is off.
 """
 
 from numpy_attention.layers.block import DecoderBlock, EncoderBlock

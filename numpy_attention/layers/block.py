@@ -1,7 +1,8 @@
 """Chapter 20. The block: look around, look across, think
 
-A transformer repeats one block. Each of its two or three sublayers is a branch that is added to the residual stream
-(the residual of Chapter 19, with its norm and its dropout):
+A transformer repeats one block. A block has two or three sublayers. Each sublayer is a branch: its output is added to
+the residual stream, the array that runs through all blocks. Norm and dropout are as in Chapter 19; the picture leaves
+them out:
 
     x ----+--------------------(+)----+----------------------(+)----+-------------------(+)----> y
           |                     |     |                       |     |                    |
@@ -9,11 +10,11 @@ A transformer repeats one block. Each of its two or three sublayers is a branch 
                  q, k, v from x           q from here,              each position by itself
                                           k, v from the context
 
-The block of an encoder has no cross-attention and sees the whole sequence. The block of a decoder writes from left to
-right: its mask hides all later positions, and its cross-attention looks at another sequence, the output of the encoder
-("context"). Without cross-attention it is the block of GPT.
+The block of an encoder has no cross-attention and sees the whole sequence. A decoder writes from left to right: the
+mask of its block hides all later positions, and the cross-attention looks at another sequence, the output of the
+encoder ("context"). A GPT has decoder blocks without cross-attention.
 
-In the backward, cross-attention has two gradients: dx goes on down the block, and dcontext goes to the encoder.
+In the backward, cross-attention has two gradients: dx continues down the block, and dcontext goes to the encoder.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ from numpy_attention.ops.tiles import Band
 
 
 class BlockCache(NamedTuple):
-    """What backward needs: the cache of each residual. `cache.attention.weights()` returns the weights."""
+    """What backward needs: the cache of each residual.
+
+    `cache.attention.weights()` returns the weights of self-attention.
+    """
 
     residual_1: ResidualCache
     residual_cross: ResidualCache | None
@@ -56,7 +60,7 @@ class Block(Layer):
     """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
     The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
-    `attention` is a dict of more options of the self-attention, such as num_kv_heads or rotary_base.
+    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
@@ -109,7 +113,8 @@ class Block(Layer):
     ) -> tuple[np.ndarray, BlockCache]:
         """Run the block. `past` (generation only, no backward): the KV caches of self-attention and cross-attention.
 
-        With a `band` for the self-attention, both attend in tiles; in cross-attention every query may see every key.
+        A `band` (Chapter 12) defines by position which keys self-attention sees. With a band, self-attention and
+        cross-attention run in tiles (small blocks of the scores), but cross-attention still sees every key.
         """
         self._check_context(context)
         past_self, past_cross = past or (None, None)
@@ -149,7 +154,7 @@ class Block(Layer):
             dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm
         )
 
-        in_order = dict(reversed(grads.items()))  # the parameters have the order of the forward
+        in_order = dict(reversed(grads.items()))  # back to the order of the forward
         return dx, *dcontext, flat_gradients(in_order)
 
     def _check_context(self, context: np.ndarray | None) -> None:

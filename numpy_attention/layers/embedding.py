@@ -3,7 +3,7 @@
     ids (B, T)  -->  the rows of table (V, d_model)  -->  y (B, T, d_model)
 
 Row i is the vector of token i. Ids are integers and cannot change by a small amount, so they have no gradient. The
-gradient of the table is that of Chapter 2: the gradient of a row is the sum over all places with its token.
+gradient of the table is derived in Chapter 2: the gradient of row i is the sum of dy over all positions with token i.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@ Attention mixes positions. Between two attentions, one small network changes eve
     FFN(x)    = f(x w_1 + b_1) w_2 + b_2                      f = relu, gelu or silu
     SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2
 
-The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are here.
-In the gated form two branches of width d_ff are multiplied: up is the content, and gate is how much of it passes. The
-backward is the product rule; with a = x w_gate + b_gate, gate = silu(a), up = x w_1 + b_1 and h = gate * up:
+The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are in these networks.
+SwiGLU, the gated form, multiplies two branches of width d_ff. The branch `up` is the content. The branch `gate`
+decides how much of this content passes. The backward is the product rule; with a = x w_gate + b_gate, gate = silu(a),
+up = x w_1 + b_1 and h = gate * up:
 
     dgate = dh * up      dup = dh * gate      da = silu'(a) * dgate
 
@@ -64,12 +65,12 @@ class FeedForwardCache(NamedTuple):
     linear_1: ProjectionCache
     gated: GateCache | None  # None without a gate
     activation: ReluCache | ActivationCache
-    dropout: DropoutCache | None  # None without a generator
+    dropout: DropoutCache | None  # None if no random generator is given
     linear_2: ProjectionCache
 
 
 class FeedForward(Layer):
-    """y = f(x w_1 + b_1) w_2 + b_2, or with activation "swiglu" the gated form at the top of this chapter.
+    """y = f(x w_1 + b_1) w_2 + b_2. If the activation is "swiglu", y is the gated form at the top of this chapter.
 
     `activation` is one of "relu", "gelu" (tanh form), "gelu_exact" (erf), "silu", "swiglu". Dropout acts on the
     hidden layer.

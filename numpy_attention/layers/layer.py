@@ -1,25 +1,26 @@
 """Chapter 13. A layer: parameters, and the two functions that use them
 
-Part I consists of functions. A layer adds the one thing that a function does not have: parameters that stay from call
-to call.
+Part I consists of functions. A layer adds the one thing that a function does not have: parameters that remain
+between calls.
 
     y, cache  = layer.forward(x)            y  = f(x, theta)
     dx, grads = layer.backward(dy, cache)   dx = dy df/dx,   grads = dy df/dtheta, a dict named like the parameters
 
-Everything the backward needs is in the cache; nothing is stored on the layer. So a layer may be applied twice before
-either backward runs. The caller must then add the two gradients:
+Everything the backward needs is in the cache; nothing is stored on the layer. So a layer may run two forwards before
+the first backward. The caller must then add the two gradients of each parameter:
 
     y_1, cache_1 = layer.forward(x_1)       theta is used in two places, so by the chain rule
     y_2, cache_2 = layer.forward(x_2)       dtheta = dy_1 df(x_1, theta)/dtheta + dy_2 df(x_2, theta)/dtheta
 
-An `rng` has two uses. In a constructor it draws the first weights (None: zeros, to be loaded). In a forward it draws
-the dropout (None: no dropout).
+An `rng` has two uses. In a constructor it draws the first weights (None: zeros until weights are loaded). In a forward
+it draws which elements dropout removes (None: no dropout).
 
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too. Their names
 are joined by dots, like a path in Python: `blocks.0.attention.w_q`. No parameter has to be registered.
 
-A frozen array is used in both functions and does not change: `parameters` leaves it out. Its gradient need not be
-computed. If a backward returns the gradient anyway, it is not used (Chapter 37 makes use of that).
+A frozen array is used in forward and backward, but training does not change it: `parameters` leaves it out. A backward
+need not compute its gradient (Chapter 37 saves time in this way). If a backward returns the gradient anyway, the
+gradient is not used.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class Layer:
                 yield prefix + name, self, name
 
     def parameters(self) -> Parameters:
-        """All arrays that learn, by dotted name: not copies, so `p[...] = value` changes the layer."""
+        """All arrays that learn, by dotted name. They are not copies: `p[...] = value` changes the layer."""
         return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
 
     def frozen_arrays(self) -> list[str]:
@@ -70,7 +71,7 @@ class Layer:
         return [dotted for dotted, owner, name in self.arrays() if name in owner.frozen]
 
     def freeze(self) -> None:
-        """Stop all arrays in this layer from learning: `parameters` is empty until a new part that learns is added."""
+        """Freeze all arrays in this layer: `parameters` is then empty, until a layer with new arrays is added."""
         for _, owner, name in list(self.arrays()):
             owner.frozen = {*owner.frozen, name}
 
@@ -86,8 +87,8 @@ class Layer:
     def load_parameters(self, new: Parameters) -> None:
         """Copy new values into the parameters; names, shapes and dtypes must all agree.
 
-        Raises: ValueError that lists as many differences as fit, before anything has changed; TypeError when a value
-        is not an array.
+        Raises: ValueError that lists the first differences; TypeError when a value is not an array. The parameters are
+        unchanged after an error.
         """
         _check_loaded(type(self).__name__, new)
         own = self.parameters()
@@ -105,18 +106,18 @@ class Layer:
         return self
 
     def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray]) -> None:
-        """Replace every array p, frozen or not, by `replace(name, p)`: an array on a GPU, or of another dtype."""
+        """Replace every array p, frozen or not, by `replace(name, p)`, for example by an array of another dtype."""
         for dotted, owner, name in list(self.arrays()):
             setattr(owner, name, replace(dotted, getattr(owner, name)))
 
 
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:
-    """The same arrays under `prefix.name`, the full names for the gradients of a layer inside a layer."""
+    """The same arrays with the names `prefix.name`: the full names of the gradients of a layer inside a layer."""
     return {f"{prefix}.{name}": array for name, array in arrays.items()}
 
 
 def flat_gradients(grads: dict[str, Any]) -> Parameters:
-    """All gradients in one dict, without the None of a bias that is off; an inner dict is a layer inside the layer."""
+    """All gradients in one dict, without the None of a bias that is off; an inner dict comes from an inner layer."""
     found: Parameters = {}
     for name, gradient in grads.items():
         if isinstance(gradient, dict):
@@ -129,9 +130,9 @@ def flat_gradients(grads: dict[str, Any]) -> Parameters:
 def normal(
     rng: np.random.Generator | None, shape: tuple[int, ...], scale: float, dtype: Any = np.float32
 ) -> np.ndarray:
-    """A matrix of normal numbers with standard deviation `scale`; without an rng zeros, which the caller must fill.
+    """A matrix of normal numbers with standard deviation `scale`; without an rng zeros that the caller must replace.
 
-    Drawn in float64 and then rounded, so a float32 and a float64 model with one seed start with the same weights.
+    It is drawn in float64, then rounded: with one seed, a float32 and a float64 model start with the same weights.
 
     Raises: TypeError for a seed in place of a generator, or a dtype other than float16, float32 and float64.
     """

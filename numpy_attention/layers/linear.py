@@ -5,8 +5,8 @@
 The function and its gradient are those of Chapter 1. The layer adds the first weights: normal numbers with Glorot's
 scale (Chapter 13), and biases of zero.
 
-Larger layers own several matrices and call `project` with each. A layer may replace such a matrix if it computes x w
-and its gradients itself: Chapter 37 uses a layer with few parameters.
+Larger layers own several matrices and call `project` with each. Instead of a matrix w, they may own a layer that
+computes x w and the gradients of this product: Chapter 37 uses a layer with few parameters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Chapter 17. Multi-head attention: several questions at once
 
-A single attention gives each query one weighted mean. Several heads ask several questions in parallel, each in its own
-space of d_k dimensions, and w_o combines the answers:
+A single attention gives each query one weighted mean. Here several heads work in parallel. Each head is one attention
+with its own queries (its questions) and keys, of length d_k, and its own values. A matrix, w_o, combines the outputs
+of the heads:
 
     x (B, T_q, d_model)           source (B, T_k, d_model)        source = x: self-attention
          | w_q                              | w_k      | w_v      source = context: cross-attention
@@ -17,19 +18,21 @@ space of d_k dimensions, and w_o combines the answers:
                         | w_o
                  y (B, T_q, d_model)
 
-The matrices of all heads are side by side in one w_q (d_model, H d_k), so one product is enough for all heads, and
-split_heads only views the result in another shape (Chapter 7). In grouped-query attention w_k and w_v hold fewer heads,
-each shared by H / H_kv query heads.
+The matrices of all heads are side by side in one w_q (d_model, H d_k), so one product is enough for all heads. Then
+split_heads returns a view of the result in another shape, without a copy (Chapter 7). In grouped-query attention w_k
+and w_v hold fewer heads, each shared by H / H_kv query heads.
 
 The backward goes through the forward from bottom to top. If an array is used several times, its gradients add up. In
 self-attention query, key and value all come from x, so
 
     dx = dq w_q^T + dk w_k^T + dv w_v^T
 
-In cross-attention the first term is dx, and the sum of the other two is dcontext, which goes to the encoder.
+In cross-attention, the first term is dx. The sum of the other two is dcontext, the gradient of the context. The
+context comes from another network, the encoder (Chapter 20), so dcontext goes to the encoder.
 
-If a `Band` defines which pairs are visible, attention works in tiles (Chapter 12), and a mask hides only padding.
-Otherwise the layer uses the attention of Chapter 6 and stores all weights in memory.
+If the caller passes a `Band`, the band defines which keys each query sees, and attention works in tiles (Chapter 12).
+Then a mask is needed only to hide padding. Without a `Band`, the layer uses the attention of Chapter 6 and stores all
+weights in memory.
 """
 
 from __future__ import annotations
@@ -77,8 +80,8 @@ class MultiHeadAttentionCache(NamedTuple):
     keys_values: SourceCache | None  # None if they come from the KV cache: then there is no backward
     attention: AttentionCache | TiledAttentionCache
     cross: bool  # keys and values came from a context
-    heads_o: Any = None  # a HeadsCache and a ProjectionCache, from `output`
-    linear_o: Any = None
+    heads_o: Any = None  # a HeadsCache, set by `output`
+    linear_o: Any = None  # a ProjectionCache, set by `output`
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -87,11 +90,15 @@ class MultiHeadAttentionCache(NamedTuple):
 
 
 class MultiHeadAttention(Layer):
-    """y = concat(head_1, ..., head_H) w_o with head_i = attention(x w_q,i, s w_k,i, s w_v,i); s is the context, or x.
+    """y = concat(head_1, ..., head_H) w_o with head_i = attention(q_i, k_i, v_i).
 
-    With `num_kv_heads` below `num_heads` this is grouped-query attention (with 1: multi-query). `qkv_bias` overrides
-    `bias` for query, key and value. `rotary_base` (usually 10000): rotate queries and keys by their positions. w_q and
-    w_k start with Glorot's scale for one head, sqrt(2 / (d_model + d_k)); w_v and w_o use the same scale.
+    s is the context, or x if there is no context. q_i is the part of x w_q that belongs to head i. In the same way,
+    k_i is a part of s w_k, and v_i is a part of s w_v.
+
+    With `num_kv_heads` below `num_heads` this is grouped-query attention (with `num_kv_heads` = 1: multi-query
+    attention). `qkv_bias` overrides `bias` for query, key and value. If `rotary_base` is a number (usually 10000),
+    queries and keys are rotated by their positions. w_q and w_k start as random numbers with Glorot's standard
+    deviation for one head, sqrt(2 / (d_model + d_k)); w_v and w_o use the same standard deviation.
 
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
@@ -147,7 +154,9 @@ class MultiHeadAttention(Layer):
         rng: np.random.Generator | None = None,
         band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        """Attend. `past` (generation only, no backward) is a KV cache: it stores keys and values for later calls.
+        """Compute the output of attention for every position of x.
+
+        `past` (generation only, no backward) is a KV cache: it stores keys and values for later calls.
 
         With a `band`, attention works in tiles: the band replaces scores_bias and a T x T mask.
         Rotary positions count from 0 by default; with `past` the caller must pass them.
@@ -175,7 +184,7 @@ class MultiHeadAttention(Layer):
         q, rotary_q = self._rotate(q, positions)
         stored = past.filled() if past is not None and context is not None else None
         if stored is not None:
-            (k, v), keys_values = stored, None  # from the context, stored at the first step
+            (k, v), keys_values = stored, None  # of the context; the first step of generation stored them
         else:
             k, v, keys_values = self._keys_and_values(x if context is None else context, positions)
             if past is not None:
@@ -197,9 +206,11 @@ class MultiHeadAttention(Layer):
         return y, cache._replace(heads_o=heads_o, linear_o=linear_o)
 
     def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        """Return dx, grads; with a context return dx, dcontext, grads. scores_bias (ALiBi) is constant: no gradient.
+        """Return (dx, grads). If there is a context, return (dx, dcontext, grads).
 
-        Raises: ValueError when the forward read the context's keys from a KV cache.
+        scores_bias (ALiBi) is constant: no gradient.
+
+        Raises: ValueError if the keys of the context came from a KV cache in the forward.
         """
         do, output_grads = self.output_backward(dy, cache)  # (B, H, T_q, d_v)
         *dx, heads_grads = self.heads_backward(do, cache)
@@ -215,14 +226,14 @@ class MultiHeadAttention(Layer):
     def heads_backward(self, do: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
         """Return dx (with a context also dcontext) and the gradients of all parameters except w_o and b_o.
 
-        Raises: ValueError when the forward read the context's keys from a KV cache.
+        Raises: ValueError if the keys of the context came from a KV cache in the forward.
         """
         keys_values = cache.keys_values
         if keys_values is None:
             raise ValueError("MultiHeadAttention: there is no backward through a KV cache; leave `past` out")
         grads: dict[str, Any] = {}
         # o = attention(q, k, v)
-        dq, dk, dv = attention_backward(do, cache.attention)  # the shapes of q, k, v
+        dq, dk, dv = attention_backward(do, cache.attention)  # with the shapes of q, k, v
         # v = split_heads(source @ w_v + b_v)
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
         dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
@@ -289,4 +300,5 @@ def _check_heads(
     if rotary_base is not None:
         require_number("MultiHeadAttention", "rotary_base", rotary_base, above=0)
         if (d_model // num_heads if d_k is None else d_k) % 2:
-            raise wrong("d_k", "even", d_model // num_heads if d_k is None else d_k, "rotary turns pairs of numbers")
+            fix = "rotary positions rotate the numbers of a head in pairs"
+            raise wrong("d_k", "even", d_model // num_heads if d_k is None else d_k, fix)

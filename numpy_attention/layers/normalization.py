@@ -2,8 +2,8 @@
 
     x --> normalized by Chapter 9 --> * gamma --> + beta --> y          RMSNorm: without mean and beta
 
-The functions and their gradients are those of Chapter 9; the layers own gamma and beta. Gamma starts at one and beta at
-zero, the plain normalization. They can learn another scale and shift for every feature.
+The functions and their gradients are those of Chapter 9; the layers own gamma and beta. At the start gamma is one
+and beta is zero, so they do not change the result. Training can then give each feature its own scale and shift.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy_attention.ops.normalization import NormCache, layer_norm, layer_norm_
 
 
 class LayerNorm(Layer):
-    """Each vector normalized by its own mean and variance, then scaled and shifted.
+    """Normalize each vector by its own mean and variance, then scale and shift it.
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
@@ -42,7 +42,7 @@ class LayerNorm(Layer):
 
 
 class RMSNorm(Layer):
-    """Each vector divided by its root mean square, then scaled.
+    """Divide each vector by its root mean square, then scale it.
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
@@ -68,7 +68,7 @@ Norm = LayerNorm | RMSNorm
 
 
 def norm_layer(norm: str, d_model: int, eps: float | None = None, dtype: Any = np.float32) -> Norm:
-    """The norm layer called `norm`, "layer_norm" or "rms_norm". If eps is None, each has its usual eps.
+    """The norm layer with the name `norm`, "layer_norm" or "rms_norm". If eps is None, the layer has its usual eps.
 
     Raises: ValueError for an unknown name.
     """

@@ -3,8 +3,8 @@
     y_t = x_t + p_t
 
 Without p_t attention would not depend on the order of the tokens (Chapter 8). The p_t are either learned, one row of a
-table for each position, or the fixed sines and cosines of Chapter 8. Every sequence of a batch adds the same row, so
-the gradient of a learned row is a sum over the batch:
+table for each position, or the fixed sines and cosines of Chapter 8. The same p_t is added in every sequence of a
+batch, so the gradient of a learned p_t is a sum over the batch:
 
     dp_t = sum over the batch of dy_t          dx_t = dy_t
 """
@@ -34,7 +34,8 @@ class PositionCache(NamedTuple):
 class PositionEmbedding(Layer):
     """y_t = x_t + p_t, with p learned ("learned") or fixed ("sinusoidal").
 
-    Shapes: x (B, T, d_model), positions (T,), or (B, T) for each sequence; the default counts from 0 -> y as x.
+    Shapes: x (B, T, d_model), positions (T,), or (B, T) to give each sequence its positions (default: 0, ..., T - 1)
+    -> y (B, T, d_model).
 
     Raises: ValueError for an unknown kind; TypeError or ValueError for invalid sizes.
     """
@@ -53,9 +54,9 @@ class PositionEmbedding(Layer):
             positions = np.arange(x.shape[-2], like=x)  # (T,)
         table = self.table
         if table is None:
-            # not stored on the layer, where every array is a parameter
+            # not stored on the layer: every array of a layer is a parameter
             table = np.asarray(sinusoidal_positions(self.length, x.shape[-1], x.dtype.type), like=x)
-        p, rows = embedding(positions, table)  # (T, d_model), or (B, T, d_model) as positions
+        p, rows = embedding(positions, table)  # (T, d_model), or (B, T, d_model) if positions is (B, T)
         return x + p, PositionCache(rows, x.shape, x.dtype)
 
     def backward(self, dy: np.ndarray, cache: PositionCache) -> tuple[np.ndarray, Parameters]:
@@ -74,5 +75,5 @@ def _check_vectors(x: np.ndarray, positions: np.ndarray | None, table: np.ndarra
         d_model = "d_model" if table is None else table.shape[1]
         raise shape_error("PositionEmbedding", "x", f"(..., T, {d_model})", x.shape)
     if positions is not None and np.shape(positions) not in ((x.shape[-2],), x.shape[:-1]):
-        expected = f"({x.shape[-2]},) or {x.shape[:-1]}, as the vectors of x"
+        expected = f"({x.shape[-2]},) or {x.shape[:-1]}, one for each vector of x"
         raise shape_error("PositionEmbedding", "positions", expected, np.shape(positions))

@@ -17,10 +17,10 @@ branch s:
 
     y = x + s(x)        dx = dy + J_s^T dy
 
-The backwards of the branch, one after the other, compute J_s^T dy. In pre-norm the first term, dy, goes down the whole
-residual stream without meeting a weight: this is why deep transformers train. In post-norm it meets a norm after every
-sublayer. So pre-norm can train without warm-up, but it needs one more norm after the last block, because the residual
-stream only grows.
+The backward functions of the branch, one after the other, compute J_s^T dy. In pre-norm no weight multiplies the first
+term, dy, on its way down the residual stream: this is why deep transformers can be trained. In post-norm, dy passes
+through a norm after every sublayer. So a pre-norm model can be trained without warm-up. But it needs one more norm
+after the last block, because the residual stream only grows.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from numpy_attention.layers.feed_forward import ACTIVATIONS
 NORMS = ("layer_norm", "rms_norm")
 ATTENTION = ("auto", "dense", "tiled")
 # From this number of queries on, attention is computed in tiles. Measured: forward and backward of (8, 6, T, 64) in
-# float32 on one core, as time of tiles / time of all weights at once, for T = 256, 384, 512 and 1024. With a causal
-# mask: 1.23, 0.92, 0.88, 0.71. Without a mask: 1.23, 1.08, 1.02, 1.11; here tiles save memory only: it grows with T
-# instead of T^2.
+# float32 on one core. The time of tiles divided by the time of all weights at once, for T = 256, 384, 512 and 1024:
+# with a causal mask 1.23, 0.92, 0.88, 0.71; without a mask 1.23, 1.08, 1.02, 1.11. Without a mask, tiles only save
+# memory: the memory grows with T instead of T^2.
 TILES_FROM = 512
 LARGEST = 2**31 - 1  # the largest size: arrays cannot be larger, and products of two sizes fit in NumPy's integers
 
@@ -47,7 +47,7 @@ class ModelConfig:
     def in_tiles(self, x: np.ndarray, T: int) -> bool:
         """Whether T queries attend in tiles (Chapter 12) instead of with all weights at once (Chapter 6).
 
-        x is the input of the stack: its dtype and its device decide too.
+        x is the input of the stack: the result also depends on its dtype and its device.
         """
         if self.attention == "auto":
             # float16 has too few digits for running sums, and a GPU is faster with few large calls
@@ -55,9 +55,9 @@ class ModelConfig:
         return self.attention == "tiled" and T > 1  # one query has one row of weights, no T x T array
 
     def check(self, **choices: Collection[str]) -> None:
-        """Refuse sizes below 1, values that are not among the choices, and a d_model that num_heads does not divide.
+        """Refuse sizes below 1, values that are not among the choices, and a d_model not divisible by num_heads.
 
-        NumPy numbers become Python numbers: JSON can store them, and they do not change the dtype of arrays.
+        NumPy numbers become Python numbers, because JSON can store these and they do not change the dtype of arrays.
         """
         for name, kind in get_type_hints(type(self)).items():
             self._convert(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType

@@ -7,8 +7,8 @@ The KV cache. The model is causal, so the keys and values of old tokens never ch
 and each step runs the model on the new token alone.
 
 Prompts of unequal length. They are aligned at their right end, with padding on the left, so that all rows grow at the
-same column. Padding is masked, and each row counts positions from its own first token. So each row gets the tokens
-that its prompt gets alone:
+same column. Padding is masked, and each row counts positions from its own first token. So each prompt gets the same
+tokens as without the other prompts:
 
     ids     . . 4 8 | 1 ...        positions     0 0 0 1 | 2 ...
             7 3 9 2 | 5 ...                      0 1 2 3 | 4 ...
@@ -17,8 +17,8 @@ A limited context. The model always reads the last context_length tokens and not
 in long continuations. Once the text is longer than the context, every step drops the oldest token. Then all positions
 move by one and the KV cache is useless: each step runs the model on the whole context, at a constant cost per token.
 
-The texts of a batch are independent. With lent threads (Chapter 31), each thread runs the model on some of the texts.
-The next tokens of all texts are drawn together, so the number of threads does not change the result.
+The texts of a batch are independent. If the caller lends threads (Chapter 31), each thread runs the model on some of
+the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def stream(
 ) -> Iterator[int]:
     """Continue one prompt by up to num_tokens tokens; yield each token as soon as it is drawn.
 
-    A token in `stop` is the last. If the prompt continues the text of an earlier call, pass the KV cache of
+    A token in `stop` ends the text. If the prompt continues the text of an earlier call, pass the KV cache of
     the earlier call as `past`: the model then runs on the new tokens only.
 
     Shapes: prompt_ids (T,).
@@ -148,7 +148,7 @@ def stream(
 def _logits_column_by_column(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> Iterator[np.ndarray]:
-    """Yield the logits (B, V) after column T - 1. The caller writes column T and asks for the next, up to the last."""
+    """Yield the logits (B, V) after column T - 1, then after each column that the caller has written."""
     while T < ids.shape[1]:
         if T > model.config.context_length:
             past = None  # the window slides, so no stored key is valid
@@ -184,7 +184,7 @@ def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
         single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
         prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
     except (TypeError, ValueError, LookupError):  # a dict, a set, or a list that mixes numbers and lists
-        raise dtype_error("generate", "prompt_ids", "ids (T,), or a list of ids", type(prompt_ids).__name__) from None
+        raise dtype_error("generate", "prompt_ids", "(T,) or a list of prompts", type(prompt_ids).__name__) from None
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
             fix = "begin with a newline or another token that can start a text"

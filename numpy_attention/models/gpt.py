@@ -1,19 +1,20 @@
 """Chapter 23. GPT: a decoder-only language model
 
     ids --> token_embedding --> stack (Chapter 21) --> x --> @ token_embedding^T --> logits --> loss
-    (B, T)                      masked: no position    (B, T, d_model)               (B, T, V)  mean of
-                                sees a later one                                                -log p(next token)
+    (B, T)                      masked                 (B, T, d_model)               (B, T, V)
 
-One pass scores every prefix of the text at once: row t of the logits has seen tokens 0..t and predicts token t + 1.
+The mask hides all later positions from each position. The loss is the mean of -log p(next token). One pass predicts
+the next token after every prefix of the text: row t of the logits depends on tokens 0..t and predicts token t + 1.
 
-The embedding table is used twice, to read tokens at the bottom and to score them at the top ("tied" weights). As
-for every array that is used twice, its gradient is a sum:
+The embedding table is used twice ("tied" weights): at the input, to turn tokens into vectors, and at the output, to
+compute a score for each token. If an array is used twice, its gradient is a sum. For the table, this sum is
 
-    dtable = (from the bottom: the rows of dx, summed by token id) + (from the top: dlogits^T x)
+    dtable = (from the input: the rows of dx, summed by token id) + (from the output: dlogits^T x)
 
-Weights start as in GPT-2, normal with standard deviation 0.02. The two matrices of each block that write to the
-residual stream (w_o, w_2) are divided by sqrt(2 L): L blocks have 2 L branches, and their sum then starts no larger
-than one undivided branch.
+As in GPT-2, the weights start as random numbers from a normal distribution with standard deviation 0.02. In each
+block, two matrices write to the residual stream: w_o and w_2. We divide them by sqrt(2 L), because L blocks add 2 L
+branches to the residual stream. So at the start of training, the sum of all 2 L divided branches is about as large as
+a single undivided branch.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class GPT(Model):
 
     Shapes: ids (B, T) -> logits (B, T, V), T at most context_length.
 
-    Units: the loss is in nats, the mean over the targets that are not -100.
+    Units: the loss is in nats. It is the mean over the targets; a target of -100 is ignored.
 
     Raises: ValueError for ids of another shape, outside the vocabulary, or longer than the context.
 
@@ -111,7 +112,7 @@ class GPT(Model):
     ) -> tuple[np.ndarray, GPTCache]:
         """Logits for every position. `mask`, `positions`, `past` and `last_only` are for generation.
 
-        `config.attention` decides whether attention runs in tiles. With a mask (T, T), all weights are in memory.
+        `config.attention` decides whether attention runs in tiles (Chapter 12). With a `mask`, it never runs in tiles.
         There is no backward after a forward with `past`.
         """
         x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
@@ -127,12 +128,12 @@ class GPT(Model):
         last_only: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
-        """The input x (B, T, d_model) of the head, and the caches of the steps before it."""
+        """Return x (B, T, d_model) and two caches, of all steps before the output head. The output head gets x."""
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
-        x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
+        x, token = self.token_embedding.forward(ids)  # (B, T, d_model), a new array
         if self.config.positions == "sinusoidal":
-            x *= math.sqrt(self.config.d_model)  # x is a new array; unscaled, it is tiny compared with the sines
+            x *= math.sqrt(self.config.d_model)  # otherwise x is tiny compared with the position vectors
         if mask is None and self.config.in_tiles(x, x.shape[1]):
             inputs = BlockInputs(positions=positions, band=self._band(x))
         else:
@@ -155,19 +156,22 @@ class GPT(Model):
             dx = dx * math.sqrt(self.config.d_model)
         if dtable is not None:
             # x = table[ids]
-            add_at(dtable, cache.token.ids, dx)  # adds to the head's part: the table was used twice
+            add_at(dtable, cache.token.ids, dx)  # dtable already holds the gradient from the output; add dx to it
             yield "token_embedding.table", dtable
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
-        """The mean of -log p(target) in nats; targets (B, T) are the ids one step later; -100 is ignored."""
+        """The mean of -log p(target) in nats. targets (B, T): the ids one step later; a target of -100 is ignored."""
         x, token, stack = self._states(ids, rng=rng if training else None)
         loss, head, cache = self._head().loss(x, targets, self.logits_at_once)
         return loss, LossCache(GPTCache(token, stack, head), cache)
 
     def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
-        """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
+        """A dict from layer names (for example `blocks.0.attention`) to the weights (B, H, T, T) of these layers.
+
+        The dict holds only the layers in `layers`. If `layers` is None, it holds all layers.
+        """
         _, cache = self.forward(ids)
         return attention_weights({"": cache.stack}, layers)
 
@@ -190,7 +194,7 @@ class GPT(Model):
         T_q, T_k = x.shape[1], T_past + x.shape[1]
         if self.config.window is not None:
             return sliding_window_mask(T_q, self.config.window, T_k, like=x)
-        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # the last query sees every key
+        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # a single query sees every key
 
     def _scores_bias(self, x: np.ndarray, T_past: int) -> np.ndarray | None:
         if self.config.positions != "alibi":

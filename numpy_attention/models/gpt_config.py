@@ -47,6 +47,6 @@ class GPTConfig(ModelConfig):
         self.require("norm_eps", above=0, below=1)
 
     def hidden_width(self) -> int:
-        """d_ff, or 4 d_model; for swiglu 8/3 d_model, so that three matrices have as many parameters as two."""
+        """d_ff, or 4 d_model; for swiglu 8/3 d_model: its three matrices have as many parameters as the usual two."""
         gated = self.d_ff is None and self.activation == "swiglu"
         return max(1, 8 * self.d_model // 3) if gated else super().hidden_width()

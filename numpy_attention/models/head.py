@@ -4,12 +4,12 @@
     (B, T, d_model)  (B, T, V)    the product of x with the token's own row of the embedding
 
 With tied weights the table is used twice: to read tokens at the bottom of a model and to score them at the top. The
-gradient of the second use is Chapter 1 transposed. The gradient of the first use is added later:
+gradient of the second use is that of w in Chapter 1, transposed. The gradient of the first use is added later:
 
     dx = dlogits table        dtable = dlogits^T x + ...
 
-Training needs the logits only for the loss. If there are too many, the loss, dx and dtable are computed from x in
-blocks of rows, without an array of all logits (Chapter 12, appendix).
+Training needs the logits only for the loss. If there are too many logits, the loss, dx and dtable are computed from x
+in blocks of rows, without an array of all logits (Chapter 12, appendix).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from numpy_attention.ops.linear_cross_entropy import (
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy
 from numpy_attention.ops.sums import as_rows
 
-# The number of logits in memory at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768: time
-# and peak memory without the inputs, of head and loss, forward and backward. dtable alone takes 147 MiB.
+# The number of logits in memory at a time: 128 MiB in float32. Measured on one core with a table of 50,257 x 768: the
+# time and the peak memory (without the inputs) of forward and backward of head and loss. dtable alone takes 147 MiB.
 #
 #       rows     all logits            in blocks (of 128, 512, 667 rows)
 #        128     0.36 s,   221 MiB     0.51 s,   319 MiB
 #      2,048     7.4 s,  1,331 MiB     8.5 s,    399 MiB
 #      8,192     32 s,   4,916 MiB     34 s,     473 MiB
 #
-# Few rows gain nothing: the part that a block adds to dtable is as large as dtable. With many rows, computing the
-# logits twice costs only a tenth more time, because one array of gigabytes is slow too.
+# With few rows, blocks save nothing: the part that a block adds to dtable is as large as dtable. With many rows,
+# computing the logits twice costs only a tenth more time, because one array of gigabytes is slow too.
 LOGITS_AT_ONCE = 2**25
 LossOfHead = CrossEntropyCache | LinearCrossEntropyCache  # with all logits, or in blocks of rows
 
@@ -71,7 +71,7 @@ class Head(NamedTuple):
         return self.embedding.table if self.linear is None else self.linear.w.T
 
     def frozen(self) -> bool:
-        """Whether these vectors are frozen (Chapter 37): then backward skips a product as large as the forward."""
+        """Whether the vectors are frozen (Chapter 37): then backward skips dvectors, as much work as the forward."""
         return bool((self.embedding if self.linear is None else self.linear).frozen)
 
     def forward(self, x: np.ndarray) -> tuple[np.ndarray, HeadCache]:
@@ -80,7 +80,7 @@ class Head(NamedTuple):
         return logits.reshape(*x.shape[:-1], len(vectors)), HeadCache(x)
 
     def gradients(self, dlogits: np.ndarray | LossByRows, cache: HeadCache) -> Stream:
-        """Yield the gradient of the head's matrix, if it has one; return dx and dtable.
+        """Yield the gradient of the head's matrix (if weights are not tied); return dx and dtable.
 
         The caller adds the gradient of the embedding to dtable. dtable is None if the table is frozen, and zeros if
         only the embedding uses the table.

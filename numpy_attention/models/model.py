@@ -5,10 +5,10 @@ Every model has two pairs of forward and backward:
     loss,   cache = model.loss(*inputs, targets)      grads  = model.backward(cache)
     logits, cache = model.forward(*inputs)            stream = model.gradients_from_logits(cache, dlogits)
 
-The first pair is for training. With `training=True`, `rng` draws the dropout and the labels are smoothed if the
-configuration has label_smoothing; otherwise `rng` is not used. `backward` returns `model.gradients(cache)` as a dict:
-this stream yields each gradient with its name and stores none. The second pair is for your own loss; `dict(stream)`
-collects the gradients.
+The first pair is for training. With `training=True`, `rng` draws the dropout, and the labels are smoothed if the
+configuration has label_smoothing. Without `training=True`, `rng` is not used. The second pair is for your own loss. Its
+backward returns a stream: a generator that yields one gradient after another, each with its name, and stores none.
+`dict(stream)` collects them. `model.gradients(cache)` is the stream of the first pair, and `backward` collects it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class LossCache(NamedTuple):
 class Model(Layer):
     """A layer with a configuration, `model.config`; the same configuration builds the same model again.
 
-    Two more attributes save memory in training. They change no result, except the last digits of a loss that is
-    computed by rows:
+    Two more attributes save memory in training. They change no result, with one exception: a loss that is computed from
+    a few rows of logits at a time may have other last digits.
 
         model.recompute = True            a forward stores only the input of every block (Chapter 21)
         model.logits_at_once = 2**20      the loss has at most this many logits in memory at a time
@@ -56,7 +56,7 @@ class Model(Layer):
     def gradients_from_logits(self, cache: Any, dlogits: Any) -> Stream:
         """Yield the gradient of every parameter with its name, given the gradient of the logits.
 
-        `dlogits` is an array. A model with a loss by rows also accepts a `LossByRows`.
+        `dlogits` is an array, or a `LossByRows` if the loss was computed from a few rows of logits at a time.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement gradients_from_logits")
 
@@ -76,17 +76,17 @@ class Model(Layer):
     def save(self, path: str | PathLike[str]) -> None:
         """Write configuration and parameters to one `.npz` file (an atomic write).
 
-        Raises: ValueError for a model with frozen arrays, which the file would not contain, and for a model that
-        `load` would refuse: with a NaN, an infinity, or other arrays than its configuration builds.
+        Raises: ValueError if arrays are frozen (the file would not contain them), if a parameter is NaN or infinite,
+        or if the parameters do not match the configuration. `load` would refuse such a file.
         """
         from numpy_attention.files import save_arrays  # imported here to keep `import numpy_attention` fast
 
         op = f"{type(self).__name__}.save"
         if left_out := len(self.frozen_arrays()):
-            fix = "call merge_low_rank if they came with add_low_rank (export_safetensors writes these), or unfreeze"
+            fix = "call merge_low_rank if add_low_rank froze them (export_safetensors writes its changes), or unfreeze"
             raise ValueError(f"{op}: {left_out} arrays are frozen and would be left out; {fix}")
         parameters = self.parameters()
-        fresh = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros, which take no memory
+        fresh = type(self)(self.config, None, next(iter(parameters.values())).dtype)  # zeros
         if wrong := mismatches(fresh.parameters(), parameters, "model that its configuration builds"):
             raise ValueError(f"{op}: the parameters do not match the configuration: {several(wrong)}")
         require_finite_parameters(op, parameters)
@@ -95,9 +95,11 @@ class Model(Layer):
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Load the model from a file of `save` or from a training checkpoint; on the host, with the dtype of the file.
+        """Load the model from a file that `save` wrote, or from a training checkpoint.
 
-        Raises: InputError, in one line, for a damaged file or a file with another kind of model.
+        The arrays of the model are on the host and have the dtype of the file.
+
+        Raises: InputError if the file is damaged or holds another kind of model.
         """
         from numpy_attention.files import config_from, load_arrays, read_into
 
@@ -107,9 +109,10 @@ class Model(Layer):
             raise InputError(f"{path} holds a {meta['class']}, not a {cls.__name__}; load it with {meta['class']}.load")
         try:
             config = config_from(cls.config_class, meta["model"])
-            # A first check before the model is built: the gammas alone are this large. read_into checks all sizes.
+            # A quick check before the model is built: the gammas alone have num_layers * d_model numbers.
+            # Later, read_into checks all sizes.
             if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
-                raise ValueError("its sizes are not those of its arrays")
+                raise ValueError("its sizes do not fit its arrays")
             model = cls(config, None, next(iter(arrays.values())).dtype)
         except (TypeError, ValueError, KeyError, MemoryError) as error:
             raise InputError(f"{path} cannot be loaded: its description of the model is wrong: {error}") from None
@@ -118,7 +121,7 @@ class Model(Layer):
 
 
 def require_finite_parameters(op: str, parameters: Parameters) -> None:
-    """Refuse parameters that `load` would refuse, before the writer replaces a good file.
+    """Refuse parameters that `load` would refuse. Called before a file is written, so a good old file is not replaced.
 
     Raises: ValueError that names the first NaN or infinity.
     """

@@ -1,7 +1,7 @@
 """Chapter 22, appendix. Batches of sequences: their checks, and their padding
 
-A batch is a rectangle, but sentences have unequal lengths. Short sentences are filled with padding, which must not
-count:
+A batch is a rectangle, but sentences have unequal lengths. Padding fills the rows of short sentences and must not
+change the results:
 
     ids        7 3 9 4        lengths  4        visible    1 1 1 1
                5 2 0 0                 2                   1 1 0 0
@@ -39,7 +39,8 @@ def visible_tokens(
 ) -> np.ndarray | None:
     """True for real tokens, False for padding; None if all tokens are real.
 
-    Given lengths decide; without them, all ids but pad_token are real. Errors call the lengths `argument`.
+    The first `lengths[b]` tokens of row b are real; without lengths, all ids except pad_token are real. `argument` is
+    the name of the lengths in error messages.
 
     Shapes: ids (B, T), without a pad_token also (B, T, d_input), lengths (B,) -> bool (B, T), on the device of `like`.
 

@@ -22,7 +22,7 @@ from numpy_attention.errors import InputError, require_generator, require_number
 def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
     """Refuse invalid settings of a sampler.
 
-    Raises: ValueError for a negative temperature, one above 0 without an rng, top_k below 1, or top_p outside (0, 1].
+    Raises: ValueError for a temperature below 0, or above 0 without an rng; top_k below 1; or top_p outside (0, 1].
     """
     require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the most likely token")
     if top_k is not None:
@@ -74,7 +74,7 @@ def sample(
     if top_k is not None:
         order = order[:, :top_k]  # (B, k)
     logits = np.take_along_axis(logits, order, axis=-1)
-    with np.errstate(over="ignore"):  # near temperature 0, -inf is right for all but the first token
+    with np.errstate(over="ignore"):  # near temperature 0, -inf is right except for the first token
         p = np.exp((logits - logits[:, :1]) / temperature)
     p /= p.sum(axis=-1, keepdims=True)
     if top_p is not None:

@@ -10,7 +10,7 @@ prefers short sentences. The length penalty corrects this: sequences are compare
 
     score = log p(y) / ((5 + |y|) / 6)^alpha
 
-A beam of two. Each number is the probability of the whole beginning; each column keeps the two most likely beginnings:
+A beam of two. Each number is the product of all probabilities so far; each column keeps the two largest products:
 
     start --+-- the 0.6 --+-- cat 0.3 ----- stop 0.2       finished
             |             +-- dog 0.1       (dropped)

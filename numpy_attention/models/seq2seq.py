@@ -8,17 +8,17 @@
                                  masked self-attention,
                                  then cross-attention to the context
 
-Row t of the logits has seen target tokens 0..t and predicts token t + 1. In training the decoder reads the whole true
-target at once, shifted by one ("teacher forcing"): target_ids begins with a start token, targets ends with a stop
-token, and the mask hides from row t the token that it must predict.
+Row t of the logits depends on target tokens 0..t and predicts token t + 1. In training the decoder reads the whole
+true target at once, shifted by one ("teacher forcing"): target_ids begins with a start token, targets ends with a stop
+token. The mask hides token t + 1, which row t must predict.
 
-Follow the gradient backward once. From the loss it enters the last block of the decoder. There cross-attention splits
-the gradient: one part goes on down the decoder, the other goes through keys and values to the context. Every block of
-the decoder sends such a part, and the encoder receives the sum (Chapter 21).
+The gradient goes from the loss to the last block of the decoder. There cross-attention splits the gradient: one part
+continues down the decoder, the other goes through keys and values to the context. Every block of the decoder sends a
+gradient to the context, and the encoder receives the sum (Chapter 21).
 
 With tied weights one table is used up to three times: as source embedding, as target embedding and as head. The
-gradients of the uses add. Embeddings are multiplied by sqrt(d_model): the head needs rows of about length one, and the
-product makes them as large as the sines that are added.
+gradients of the uses add. Embeddings are multiplied by sqrt(d_model): the head needs rows of length about one, and the
+factor makes the embeddings as large as the sines that are added.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Seq2Seq(Model):
         target_lengths: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Seq2SeqCache]:
-        """The logits. Tokens after the lengths (B,), or without lengths the pad_token, are padding."""
+        """The logits. Padding: the tokens after the lengths (B,); without lengths, all tokens equal to pad_token."""
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
         logits, head = self._head().forward(x)  # (B, T, V)
         return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
@@ -143,7 +143,7 @@ class Seq2Seq(Model):
         past: Past | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, DecodeCache]:
-        """Logits for every target position. With `past`, target_ids holds only new tokens, without a backward."""
+        """Logits for every target position. With `past`, target_ids has only new tokens, and there is no backward."""
         x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
         logits, head = self._head().forward(x)  # (B, T, V)
         return logits, DecodeCache(target, stack, head)
@@ -235,7 +235,7 @@ class Seq2Seq(Model):
     def padding(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids"
     ) -> np.ndarray | None:
-        """The mask (B, 1, 1, T) that hides padding, or None without padding; errors call the ids `argument`."""
+        """The mask (B, 1, 1, T) that hides padding, or None without padding; `argument`: the name of ids in errors."""
         check_batch("Seq2Seq", argument, ids, self.config.context_length)
         like, lengths_name = self.target_embedding.table, argument.replace("ids", "lengths")
         visible = visible_tokens(ids, lengths, self.config.pad_token, like, lengths_name)

@@ -8,7 +8,7 @@ from numpy_attention.models.config import ModelConfig
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """The configuration of an encoder-decoder. The default blocks and positions are those of the paper.
+    """The configuration of an encoder-decoder. The default blocks and positions are those of Vaswani et al. (2017).
 
     Raises: ValueError for sizes that do not fit together.
     """

@@ -9,9 +9,9 @@ weight 0:
 
     pooled = weights @ x        dx_t = weights_t dpooled
 
-Each token receives its part of the gradient, and padding receives none. A class token is a learned vector in front of
-the sequence; attention collects information from all tokens in this vector. Its output is the pooled vector (weight 1).
-Without pooling the model labels every token.
+Each token receives its part of the gradient, and padding receives no gradient. A class token is a learned vector in
+front of the sequence; attention collects information from all tokens in this vector. The output of the stack for the
+class token is the pooled vector (weight 1). Without pooling the model labels every token.
 """
 
 from __future__ import annotations
@@ -126,10 +126,10 @@ class SequenceClassifier(Model):
     def forward(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
-        """The logits. Tokens after the `lengths` (B,), or without lengths the pad_token, are padding."""
+        """The logits. Padding: the tokens after the `lengths` (B,); without lengths, all tokens equal to pad_token."""
         check_batch("SequenceClassifier", "ids", ids, self.config.context_length, d_input=self.config.d_input)
         if self.config.d_input is not None:
-            ids = np.asarray(ids, like=self.head.w)  # vectors; the embedding moves ids, after its checks
+            ids = np.asarray(ids, like=self.head.w)  # vectors, to the device; an Embedding moves ids after its checks
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all tokens
         if self.class_token is not None:

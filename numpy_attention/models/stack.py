@@ -4,24 +4,26 @@
                                          ^           ^                   ^
     context (encoder-decoder only) ------+-----------+-------------------+
 
-Every model of this part is a stack with an embedding below and a head above. Pre-norm needs the last norm, because the
-residual stream has not been normalized before (Chapter 19). A GPT has this norm in post-norm too.
+Every model in this part of the book is a stack with an embedding before it and an output layer (the head of the model)
+after it. Pre-norm needs the last norm, because the residual stream has not been normalized before (Chapter 19). A
+post-norm GPT also has this last norm.
 
-GPT and the classifier hold the parts of the stack directly, so a parameter is called `blocks.0.attention.w_q`. The
-encoder-decoder has two stacks; each is a layer of the class `Stack`.
+GPT and the classifier hold the parts of the stack directly. So the name of a parameter begins with the name of a part,
+for example `blocks.0.attention.w_q`. The encoder-decoder has two stacks; each is a layer of the class `Stack`.
 
-The backward runs from the last block to the first. It is a generator: it yields the gradients of a block, with their
-names, before the next block runs. So a caller that sums the gradients of several shards (Chapter 31) needs no second
-copy of all gradients. The generator returns the gradients of x and of the context:
+The backward runs from the last block to the first. The backward is a Python generator: it yields the gradients of a
+block, with their names, before the next block runs. So a caller that sums the gradients of several shards (parts of a
+batch, Chapter 31) needs no second copy of all gradients. The generator returns the gradients of x and of the context:
 
     dx, dcontext = yield from stack_gradients(dy, cache, ...)
 
 The arrays that blocks store for their backward take most of the memory of training. With `recompute`, a forward stores
 only the input of each block, and the backward first runs the forward of the block again. Then only one block at a time
-has all its arrays in memory; a step takes a quarter to a third longer. Dropout must drop the same elements again, so
-the forward also stores a copy of the generator from before the block. The gradients are the same to the last bit.
+has all its arrays in memory. But a step takes more time, between 1/4 and 1/3 more. Dropout must drop the same elements
+again, so the forward also stores a copy of the random generator, made before the block ran. The gradients are the same
+to the last bit.
 
-Every block reads the same context, so the gradients of the context add:
+Every block reads the same context, so the gradients of the context add up:
 
     dcontext = dcontext_1 + ... + dcontext_L
 """
@@ -55,8 +57,8 @@ class Parts(NamedTuple):
     position: PositionEmbedding | None
     blocks: list[Block]
     norm: Norm | None
-    dropout: float  # of the input of the first block
-    position_name: str = "position_embedding"  # in the names of the gradients
+    dropout: float  # the rate for the input of the first block
+    position_name: str = "position_embedding"  # the name of `position` in the names of the gradients
 
 
 class BlockInputs(NamedTuple):
@@ -67,7 +69,7 @@ class BlockInputs(NamedTuple):
     context_mask: np.ndarray | None = None
     scores_bias: np.ndarray | None = None
     positions: np.ndarray | None = None  # default: from 0, or from the length of the KV cache
-    band: Band | None = None  # if given: tiles (Chapter 12); the masks then hide only padding
+    band: Band | None = None  # if given: attention in tiles (Chapter 12); masks hide only padding
 
 
 class SavedInput(NamedTuple):
@@ -76,10 +78,10 @@ class SavedInput(NamedTuple):
     block: Block
     x: np.ndarray  # (B, T, d_model)
     inputs: BlockInputs
-    rng: np.random.Generator | None  # a copy from before the block
+    rng: np.random.Generator | None  # a copy of the random generator, made before the block ran
 
     def cache(self) -> BlockCache:
-        """Run the block again, with a new copy of the generator: backward may be called more than once."""
+        """Run the block again, with a new copy of the random generator: backward may be called more than once."""
         _, cache = self.block.forward(self.x, **self.inputs._asdict(), rng=copy.deepcopy(self.rng))
         return cache
 
@@ -108,7 +110,7 @@ def run_stack(
     rng: np.random.Generator | None = None,
     recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
-    """Positions, dropout, blocks and the last norm. With `past`, x holds only new tokens, without a backward.
+    """Positions, dropout, blocks and the last norm. With `past`, x has only new tokens, and there is no backward.
 
     Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
@@ -128,7 +130,7 @@ def run_stack(
         stored = None if past is None else past[i]
         before = SavedInput(block, x, inputs, copy.deepcopy(rng)) if recompute else None
         x, cache = block.forward(x, **inputs._asdict(), past=stored, rng=rng)
-        if past is None:  # with a KV cache there is no backward, so its arrays are not stored
+        if past is None:  # with a KV cache there is no backward: store nothing for it
             caches.append(cache if before is None else before)
         del cache  # free its memory before the next block runs
     if last_only:  # norm and head are needed for the last row only
@@ -139,7 +141,7 @@ def run_stack(
 
 
 def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str = "") -> Stream:
-    """Yield the gradients of `run_stack`, the last block's first; return dx and dcontext (None without a context).
+    """Yield the gradients of `run_stack` from the last block to the first; return dx, dcontext (None without context).
 
     Raises: ValueError for the cache of a forward with a KV cache.
     """
@@ -171,8 +173,9 @@ def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str
 def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
     """The weights (B, H, T_q, T_k) of attention layers by name: `blocks.0.attention` and so on.
 
-    `caches` holds the cache of each stack under the prefix of its names. `layers` are the wanted names, None for all.
-    After attention in tiles the weights are recomputed, T x T numbers per head: for long texts pass one layer.
+    The values of `caches` are the caches of stacks. The key of a stack is the prefix of its names, for example
+    "decoder.". `layers` are the wanted names; None: all. After attention in tiles the weights are recomputed. They are
+    T x T numbers per head: for long texts, pass one layer at a time to save memory.
 
     Raises: ValueError for a name that no layer has.
     """

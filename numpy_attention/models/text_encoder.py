@@ -10,8 +10,8 @@ because a longer u gives the same y:
     du = (dy - y (y . dy)) / n
 
 Training needs only pairs of texts that belong together. Every text a_i of a batch should be closer to its partner b_i
-than to the partners of the other texts. This is a classification with the cosines as scores; the other texts of the
-batch are the wrong answers:
+than to the partners of the other texts. This is a classification with the cosines as scores; the partners of the
+other texts are the wrong answers:
 
     loss = cross_entropy(logits, targets = 0, 1, ..., B - 1)        logits_ij = a_i . b_j / temperature
 """
@@ -127,7 +127,7 @@ class TextEncoder(Model):
         types: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, TextEncoderCache]:
-        """The directions. Tokens after the `lengths` (B,), or without lengths the pad_token, are padding.
+        """The directions. Padding: the tokens after the lengths (B,); without lengths, all tokens equal to pad_token.
 
         Raises: ValueError for ids of another shape or outside the vocabulary, or types of another shape.
         """
@@ -175,7 +175,7 @@ class TextEncoder(Model):
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
-        """The mean of -log p(partner of each text) in nats; ids (B, T) and targets (B, T_2) are the pairs.
+        """The mean of -log p(partner of each text) in nats. Rows i of ids (B, T) and of targets (B, T_2) are a pair.
 
         Raises: ValueError if the number of targets is not the number of texts.
         """

@@ -8,9 +8,10 @@ may run it at the same time. A backward changes neither dy nor the cache, and a 
 Results have the dtype of the input; float16 is summed in float32.
 
 Who owns the arrays? The caller owns results and gradients and may change them in place. Three exceptions save a copy:
-split_heads and concat_heads may return a view of their input; dropout that is off returns x, or dy, itself; the results
-of softmax and tiled_attention are also part of their caches. A cache holds the arguments themselves, not copies: do not
-change an argument of an op before its backward is done. softmax and its backward can write into an array: `out=`.
+split_heads and concat_heads may return a view of their input; if dropout is off, it returns x itself, and its backward
+dy itself; the results of softmax and tiled_attention are also part of their caches. A cache holds the arguments
+themselves, not copies: do not change an argument of an op before its backward is done. softmax and its backward can
+write the result into a given array, `out=`.
 """
 
 from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward

@@ -1,7 +1,7 @@
 """Chapter 10. Activations: ReLU, GELU, SiLU
 
-Without a nonlinear function between its two linear maps the feed-forward network would be one linear map. An activation
-acts on each number separately, so its Jacobian is diagonal, and every backward in this chapter has the same form:
+A feed-forward network has two linear maps. Without a nonlinear function between them it would be one linear map. An
+activation acts on each number separately, so its Jacobian is diagonal, and every backward here has the same form:
 
     y_i = f(x_i)        dL/dx_i = dy_i f'(x_i)
 
@@ -78,7 +78,7 @@ def relu_backward(dy: np.ndarray, cache: ReluCache) -> np.ndarray:
 
 
 def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, ActivationCache]:
-    """Multiply each number by the probability that a standard normal variable is smaller.
+    """Multiply each number x by the probability that a standard normal variable is below x.
 
     Formula: y = x P(x), P(x) = (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 for approximate="tanh",
     P(x) = (1 + erf(x / sqrt(2))) / 2 for approximate="none"
@@ -98,7 +98,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # beyond 100 P is 0 or 1, but squares may overflow
+        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
         np.multiply(x_piece, P, out=y_piece)
         np.multiply(x_piece, dP, out=slope_piece)  # f'(x) = P + x P'
         slope_piece += P
@@ -156,7 +156,7 @@ def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
 
 
 def _normal_by_tanh(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """P(x) and P'(x) of GELU's tanh form, with products, because `x**3` is more than ten times slower."""
+    """P(x) and P'(x) of GELU's tanh form, computed with products, because a power such as `x**3` is slower."""
     c = math.sqrt(2.0 / math.pi)
     square = x * x
     u = 0.044715 * c * square

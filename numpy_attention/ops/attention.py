@@ -1,31 +1,39 @@
 """Chapter 6. Scaled dot-product attention
 
-Each query is compared with every key. Its output is the average of the values, weighted by how well the keys match:
+Each query is compared with every key. The output for a query is the average of the values, weighted by how well the
+keys match this query:
 
     scores  = scale q k^T + bias     (T_q, T_k)    scale = 1 / sqrt(d_k)
     weights = softmax(scores)        row by row    scores of hidden pairs are -inf, so their weights are 0
     y       = weights v              (T_q, d_v)
 
-Why 1 / sqrt(d_k): the dot product of two vectors of independent numbers with mean 0 and variance 1 has variance d_k.
-Without the scale, scores grow with the width, the softmax saturates, and its gradient, of order w (1 - w), vanishes.
+Why 1 / sqrt(d_k): take two vectors of length d_k. If their numbers are independent, with mean 0 and variance 1, then
+their dot product has variance d_k. Without the scale, the scores grow with d_k. Then the softmax gives almost all
+weight to one key. The gradient that passes the softmax at a weight w is about w (1 - w). If w is near 0 or 1, this is
+almost zero.
 
-Backward: take the three lines from the last to the first. Lines one and three are products of two variable factors.
-Each factor gets dy times the other factor, transposed, as dx and dw in Chapter 1. Line two is Chapter 3:
+Backward: take the three lines from the last to the first. Lines one and three are products, and both factors need a
+gradient. As in Chapter 1, the gradient of a factor is the gradient of the product times the other factor; the lines
+below show which array is transposed. Line two is Chapter 3:
 
     y = weights v                dweights = dy v^T           dv = weights^T dy
     weights = softmax(scores)    dscores  = weights * (dweights - rowsum(dweights * weights))
     scores = scale q k^T + bias  dq = scale dscores k        dk = scale dscores^T q        dbias = dscores
 
-Three things that are easy to get wrong. dk needs dscores transposed: row j of dk is the sum over the queries that
-looked at key j. The scale is a factor of dq and of dk, once each. With dropout (Chapter 5) on the weights,
-y = dropped v, so dv uses the dropped weights, but the softmax's line uses the weights before dropout.
+Three things that are easy to get wrong. dk needs dscores transposed: row j of dk is a sum with one term for each query
+that looked at key j. Both dq and dk contain the scale exactly once. Dropout (Chapter 5) acts on the weights: let
+`dropped` be the weights after dropout, then y = dropped @ v. So dv uses `dropped`. But the line of the softmax uses
+the weights before dropout.
 
-The backward does not need the mask, because weights is 0 wherever the mask is False. dbias is summed over every axis
-along which the bias was broadcast, just as db in Chapter 1 is summed over the rows.
+The backward does not need the mask, because the weights are 0 wherever the mask is False. If the forward broadcasts
+the bias along an axis (repeats it there), dbias is summed over this axis, just as db in Chapter 1 is summed over the
+rows.
 
-Grouped-query attention shares one key and value head among G query heads. For the keys these G heads are simply more
-queries. So we fold them into the query axis, (H_kv, G T_q, d_k), and every line above still holds, including the sums
-over all queries in dk and dv.
+Chapter 7 splits q, k and v into parts, the heads. In grouped-query attention, G heads of q use the same head of k and
+the same head of v. Each key is compared with the queries of all G heads. For the key, this is the same as one head
+with G times as many queries. So we put the queries of the G heads one below the other, in one axis of length G * T_q.
+The shape is (H_kv, G T_q, d_k), where H_kv is the number of heads of k. Then every formula above is still right. In dk
+and dv, the sum over all queries now covers the queries of all G heads.
 """
 
 from __future__ import annotations
@@ -44,13 +52,13 @@ from numpy_attention.errors import (
     shape_error,
 )
 from numpy_attention.ops.dropout import DropoutCache, dropout_backward
-from numpy_attention.ops.dropout import dropout as drop  # the argument `dropout` is a rate
+from numpy_attention.ops.dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import sum_to_shape
 
 OTHER_MASKS = (
-    "1 = may look: mask.astype(bool); 1 = hidden: mask_from_blocked(mask); "
-    "0 / -inf to be added: mask_from_additive(mask)"
+    'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
+    "if the mask holds 0 and -inf, to be added to the scores, pass mask_from_additive(mask)"
 )
 
 
@@ -60,7 +68,7 @@ class AttentionCache(NamedTuple):
     q: np.ndarray  # (..., H_q, T_q, d_k)
     k: np.ndarray  # (..., H_kv, T_k, d_k)
     v: np.ndarray  # (..., H_kv, T_k, d_v)
-    weights: np.ndarray  # (..., H_q, T_q, T_k), rows sum to one, or to zero where a query may look at nothing
+    weights: np.ndarray  # (..., H_q, T_q, T_k); each row sums to one, or to zero if all keys are hidden
     dropped: np.ndarray  # the weights after dropout; the same array when dropout is off
     dropout: DropoutCache
     scale: float
@@ -82,7 +90,7 @@ def scaled_dot_product_attention(
     Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
-    Any number of leading axes works, also none: (T, d). In arrays of four or more axes H_kv may be a divisor of H_q.
+    Any number of leading axes works, even zero: (T, d). If q has four or more axes, H_kv may be a divisor of H_q.
     mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k).
     The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
 
@@ -98,7 +106,8 @@ def scaled_dot_product_attention(
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
     """
     check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)  # np.float64 would widen float32
+    # a Python float: with a scale of type np.float64, float32 scores would become float64
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     scores_shape = (*q.shape[:-1], k.shape[-2])
 
     scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
@@ -121,7 +130,8 @@ def scaled_dot_product_attention_backward(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     """Gradients of `scaled_dot_product_attention`; the derivation is at the top of this chapter.
 
-    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; dbias as bias, or None without one
+    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv with the shapes of q, k, v;
+    dbias with the shape of bias, or None if there was no bias
     """
     q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
     expected = (*q.shape[:-1], v.shape[-1])
@@ -149,7 +159,7 @@ def scaled_dot_product_attention_backward(
 
 
 def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Put the query heads that share a key head one below the other, in one query axis.
+    """Some query heads share a key head. Put the queries of these heads one below the other, in one axis.
 
     Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, T_k, d_k) -> (..., H_kv, G T_q, n)
     """
@@ -170,20 +180,21 @@ def check_attention_arguments(
 ) -> None:
     """Check the arguments of both forms of attention (Chapters 6 and 12); each error suggests a likely fix.
 
-    Shapes: four arrays that agree in up to seven sizes
+    Shapes: the same name means the same size in every array
 
-        q (..., H_q,  T_q, d_k)        d_k is shared by q and k: they are multiplied with each other
-        k (..., H_kv, T_k, d_k)        T_k is shared by k and v: a value belongs to its key
-        v (..., H_kv, T_k, d_v)        the leading axes are the same in all three, but H_kv may divide H_q
+        q (..., H_q,  T_q, d_k)        q and k have the same d_k: they are multiplied with each other
+        k (..., H_kv, T_k, d_k)        k and v have the same T_k: a value belongs to its key
+        v (..., H_kv, T_k, d_v)        "..." is the same in all three; H_kv is H_q or a divisor of H_q
         mask, bias                     broadcastable to (..., H_q, T_q, T_k)
 
-    Raises: ValueError for shapes that do not fit; TypeError for other dtypes.
+    Raises: ValueError for shapes that do not fit; TypeError if the arrays are not floats of one dtype, or the
+    mask is not boolean.
     """
     require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
     if q.ndim < 2 or q.shape[-1] == 0:
         raise shape_error(op, "q", "(..., T_q, d_k) with d_k at least 1", q.shape)
     if scale is not None:
-        require_number(op, "scale", scale, fix="None is 1 / sqrt(d_k)")
+        require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     d_k = q.shape[-1]
     if k.ndim != q.ndim or k.shape[-1] != d_k:
         transposed = k.ndim == q.ndim and k.shape[-2] == d_k
@@ -212,7 +223,7 @@ def _check_grouped_heads(op: str, q: np.ndarray, k: np.ndarray) -> None:
     if q.ndim >= 4 and same_lead:
         fix = f"grouped heads need H_q % H_kv == 0, and {q.shape[-3]} is not a multiple of {k.shape[-3]}"
     elif q.ndim == 3:
-        fix = "with three axes the first is the batch; grouped heads need (B, H, T, d)"
+        fix = "if q has three axes, its first axis is the batch; grouped heads need four axes, (B, H, T, d)"
     else:
         fix = "q and k must come from the same batch"
     raise shape_error(op, "k", f"(..., T_k, d_k) with the leading sizes {q.shape[:-2]} of q {q.shape}", k.shape, fix)
@@ -223,9 +234,12 @@ def _check_broadcast(op: str, argument: str, array: np.ndarray, scores_shape: tu
         return
     fix = "the last two axes are queries and keys"
     if array.ndim > len(scores_shape):
-        fix = "it has one axis too many: a padding_mask is for q (B, H, T, d); for q (B, T, d) use its [:, 0]"
+        fix = (
+            "it has more axes than the scores; a mask from `padding_mask` has an axis for heads; "
+            "if q is (B, T, d), without heads, remove this axis: mask[:, 0]"
+        )
     elif array.shape[-2:] == scores_shape[:-3:-1]:
         fix = "did you pass it transposed? rows are queries, columns are keys"
     elif array.ndim == 2 and array.shape == (scores_shape[0], scores_shape[-1]):
-        fix = f"for one row of keys per sequence, add the missing axes: {argument}[:, None, None, :]"
+        fix = f"if each row belongs to one sequence, add the missing axes: {argument}[:, None, None, :]"
     raise shape_error(op, argument, f"broadcastable to (..., T_q, T_k) = {scores_shape}", array.shape, fix)

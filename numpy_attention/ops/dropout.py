@@ -12,8 +12,9 @@ For a given mask y is linear in x with the slope m_i / (1 - p). This gives the b
     dL/dx_i = dy_i m_i / (1 - p)
 
 The backward uses the same mask and the same factor 1 / (1 - p). If the factor is missing, the layers below train at a
-smaller rate, and no error message will report it. The mask belongs to one call, so it is in the cache, not on a layer:
-a dropout that is used twice has two masks. The caller's generator draws the mask, so a seed repeats it.
+smaller rate, and no error message will report it. The mask belongs to one call, so it is stored in the cache, not in a
+layer: a dropout that is used twice has two masks. The caller's generator draws the mask, so the same seed gives the
+same mask.
 """
 
 from typing import NamedTuple

@@ -1,11 +1,11 @@
 """Chapter 2. Embedding: from ids to vectors
 
-A table holds one vector for each token of the vocabulary. Looking up its ids turns a sentence into a matrix:
+A table holds one vector for each token of the vocabulary. Looking up the ids of a sentence gives a matrix:
 
     y_n = table[ids_n]        y_nj = sum_v [ids_n = v] table_vj
 
-With the indicator [ids_n = v] the look-up is the linear map of Chapter 1 with a one-hot x. So its gradient is dw of
-that chapter:
+The indicator [ids_n = v] is a one-hot x. So the look-up is the linear map of Chapter 1, and the gradient of the table
+is dw of that chapter:
 
     dL/dtable_vj = sum_n [ids_n = v] dy_nj
 
@@ -15,13 +15,13 @@ because NumPy reads all the rows before it writes any. The simple and correct fo
 
     np.add.at(dtable, ids, dy)
 
-which adds token by token. `add_at` computes the same sum faster. It sorts the ids, so that the places of equal tokens
-become neighbours, a run. Long runs, as in a small vocabulary, are summed one by one. Many short runs are summed by one
-call of `np.add.reduceat`. (A GPU adds all tokens at once, so there the simple form is the fast one.) The ids are
-integers and have no gradient.
+which adds token by token. `add_at` computes the same sum faster. It sorts the ids, so that equal tokens become
+neighbours. Neighbours with the same id are called a run. Long runs, as in a small vocabulary, are summed one by one.
+Many short runs are summed by one call of `np.add.reduceat`. (A GPU adds all tokens at once, so there the simple form
+is fast.) The ids are integers and have no gradient.
 
-A table that is used twice, for example also as the weights of the output, has two gradients, and they add up: `add_at`
-adds to the numbers that are already in dtable.
+If a table is used twice, at the input and as the weights of the output, its two gradients add up: `add_at` adds to the
+numbers that are already in dtable.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ from numpy_attention.backend import on_host
 from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
 from numpy_attention.ops.sums import as_rows
 
-LONG_RUN = 4096  # numbers of dy per token, on average; from here on one sum per token is faster than `reduceat`
+LONG_RUN = 4096  # numbers of dy per token, on average; with more, one sum per token is faster than `reduceat`
 
 
 class EmbeddingCache(NamedTuple):

@@ -5,16 +5,17 @@ The exact GELU needs the integral of the normal distribution, and NumPy has no e
     erf(x) = 2 / sqrt(pi) * integral from 0 to x of exp(-t^2) dt
 
 No finite formula exists. But erf looks much like tanh: both are odd and rise from -1 to 1. So take the number u with
-tanh(u) = erf(x). As a function of x, u is odd as well; it starts as 2 x / sqrt(pi) and grows like x^2 / 2. So u is x
-times a function of x^2 that varies slowly, and a quotient of two polynomials can follow such a function closely:
+tanh(u) = erf(x). This u is an odd function of x: about 2 x / sqrt(pi) near 0, and about x^2 / 2 for large x > 0. So
+u / x is a function of x^2. This function changes slowly, so a quotient of two polynomials approximates it well:
 
     erf(x) = tanh(x P(x^2) / Q(x^2))
 
-An error du in u matters less the larger x is, because tanh passes on only (1 - tanh^2 u) du. So four coefficients for
-each polynomial are enough for float32. (P / Q begins 1.1284 + 0.1028 x^2. Stop there and replace x by x / sqrt(2): the
-argument of tanh becomes sqrt(2 / pi) (x + 0.0455 x^3), GELU's tanh form except for the last digits of one number.) The
-coefficients are our own, from a least-squares fit up to x = 4 with 60 digits. Its weights were changed until the peaks
-of the relative error of erf were equally high. The peaks are 4e-9; with float32's round-off, mostly of tanh, 4e-7.
+For large x, an error du in u changes erf only a little: tanh(u) changes by (1 - tanh^2 u) du. So four coefficients for
+each polynomial are enough for float32. (The power series of P / Q begins with 1.1284 + 0.1028 x^2. Keep only these two
+terms and replace x by x / sqrt(2). Then the argument of tanh is sqrt(2 / pi) (x + 0.0455 x^3). The tanh form of GELU
+has 0.044715 instead of 0.0455.) We computed the coefficients with 60 digits, by a least-squares fit for x from 0 to 4.
+In such a fit each x has a weight; we changed these weights until all peaks of the relative error of erf were equally
+high. The peaks are 4e-9 in exact arithmetic. In float32 they are 4e-7, mostly because of the round-off of tanh.
 
 float64 needs more. A gradient check tests the slope even where it is only 1e-24, and there the tanh form is not
 accurate. Cody's approximation splits x >= 0 into three parts and uses a quotient of two polynomials on each part,
@@ -24,8 +25,8 @@ fitted so that the largest relative error is below 1e-16:
     0.46875 < x <= 4    erf(x) = 1 - exp(-x^2) R_2(x)
     x > 4               erf(x) = 1 - exp(-x^2) / x (1 / sqrt(pi) - R_3(1 / x^2) / x^2)
 
-and erf(-x) = -erf(x). The code computes all three formulas for every element, each on x clipped to its range, and then
-selects the right one. This costs less than sorting the elements into three groups.
+and erf(-x) = -erf(x). The code computes all three formulas for every element, with x clipped to the range of each
+formula, and then selects the right one. This costs less than sorting the elements into three groups.
 
 The derivative is the integrand: erf'(x) = 2 / sqrt(pi) exp(-x^2). gelu uses it; erf itself needs no backward here.
 """
@@ -38,10 +39,10 @@ from numpy_attention.errors import require_float
 from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
 
-# Coefficients, highest power first. For float32; the last of P is 2 / sqrt(pi):
+# Coefficients, highest power first. For float32 (the last coefficient of P is 2 / sqrt(pi)):
 _P = (2.178291235e-3, 4.264664156e-2, 2.798069349e-1, 1.128379171)
 _Q = (3.249263605e-4, 2.36899932e-2, 1.568926718e-1, 1.0)
-# For float64, Cody 1969, tables II and III, with the digits of his later Fortran routine:
+# For float64: Cody 1969, tables II and III, written with the digits of his later Fortran routine:
 _R_1_ABOVE = (
     1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
     3.77485237685302021e2, 3.20937758913846947e3,
@@ -91,7 +92,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def _by_tanh(x: np.ndarray) -> np.ndarray:
     """erf for float32: one formula for all x."""
-    near = np.clip(x, -6.0, 6.0)  # beyond 6 erf is 1 to the last digit, but high powers overflow
+    near = np.clip(x, -6.0, 6.0)  # for |x| > 6, erf rounds to 1 or -1; without the clip, the powers of x could overflow
     square = near * near
     u = _polynomial(square, _P)
     u /= _polynomial(square, _Q)
@@ -111,7 +112,7 @@ def _by_cody(x: np.ndarray) -> np.ndarray:
     middle = np.clip(size, 0.46875, 4.0)
     erfc_middle = np.exp(-middle * middle) * _polynomial(middle, _R_2_ABOVE) / _polynomial(middle, _R_2_BELOW)
 
-    far = np.clip(size, 4.0, 10.0)  # beyond 10 erfc is below the last digit of 1
+    far = np.clip(size, 4.0, 10.0)  # for |x| > 10, erfc(x) = 1 - erf(x) is so small that 1 - erfc(x) rounds to 1
     inverse_square = 1.0 / (far * far)
     correction = inverse_square * _polynomial(inverse_square, _R_3_ABOVE) / _polynomial(inverse_square, _R_3_BELOW)
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)

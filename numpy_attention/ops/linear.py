@@ -11,10 +11,10 @@ chain rule and keep only the terms of y that contain the variable:
     dL/dw_ij = sum_n x_ni dy_nj       every row n uses w_ij, so we sum over rows     ->  dw = x^T dy
     dL/db_j  = sum_n dy_nj            every row n uses b_j, so we sum over rows      ->  db = sum of the rows
 
-The shapes help to remember it: dx must be (N, d_in), and only one product of dy (N, d_out) and w (d_in, d_out) has this
-shape. If d_in = d_out, the shapes do not help: dy w in place of dy w^T raises no error. Then only the chain rule
-decides. A batch (B, T, d_in) is N = B T rows. We flatten it, because one large matrix product is many times faster than
-B small ones, and because the sums over n then include batch and time.
+The shapes help you remember the formulas: dx must be (N, d_in), and only one product of dy (N, d_out) and
+w (d_in, d_out) has this shape. If d_in = d_out, the shapes do not help: dy w in place of dy w^T raises no error. Then
+only the chain rule decides. A batch (B, T, d_in) is N = B T rows. We flatten it, because one large matrix product is
+many times faster than B small ones, and because the sums over n then include batch and time.
 """
 
 from typing import NamedTuple

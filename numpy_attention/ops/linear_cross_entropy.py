@@ -1,13 +1,14 @@
 """Chapter 12, appendix. The loss of a large vocabulary in little memory
 
-The head of a language model multiplies by a table of V rows, one for each token. The loss is that of Chapter 11:
+The head of a language model multiplies by a table of V rows, one for each token. The loss is the cross-entropy of
+Chapter 11:
 
     x (N, d) --> logits = x table^T (N, V) --> loss
 
 With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32. Their softmax
-p needs the same memory again, and so does the gradient. This is not necessary: a row of the logits, one token of the
-text, is independent of the other rows until their losses are added. So we take a block of rows, compute and use its
-logits, and free them before the next block. For the backward we keep one number for each row,
+p needs the same memory again, and so does the gradient. But we never need all logits at once: a row of the logits, one
+token of the text, is independent of the other rows until their losses are added. So we take a block of rows, compute
+and use its logits, and free them before the next block. For the backward we keep one number for each row,
 
     L_n = logsumexp(logits_n) = m_n + log sum_v exp(logits_nv - m_n)
 
@@ -16,14 +17,15 @@ from which the probabilities can be recomputed, like the weights of attention in
     p_nv = exp(logits_nv - L_n)
 
 The backward takes the same blocks and computes their logits a second time. With dlogits = dloss (p - q) / N from
-Chapter 11, Chapter 1 gives dx and dtable, here transposed, because the weights of a token are a row of the table:
+Chapter 11, Chapter 1 gives dx and dtable. The table is w transposed, so the weights of a token are a row of the table:
 
     dx_n = sum_v dlogits_nv table_v        dtable_v = sum_n dlogits_nv x_n        ->  dx = dlogits table
                                                                                       dtable = dlogits^T x
-A row of dx is complete after its block. dtable is a sum over all rows, so every block adds to it. N counts the places
-of all blocks, not of one block: a mean over blocks of unequal size would give their places unequal weights.
+A row of dx is complete after its block. dtable is a sum over all rows, so every block adds to it. N is the number of
+counted positions in all blocks, not in one block: a mean of the block losses would give the positions of unequal
+blocks unequal weights.
 
-The price is one more product: four of N V d instead of three.
+The price is one more product: four products of size N V d instead of three.
 """
 
 from typing import NamedTuple
@@ -34,7 +36,7 @@ from numpy_attention.errors import require_float, require_size, shape_error
 from numpy_attention.ops.losses import (
     check_dloss,
     check_targets,
-    counted_places,
+    counted_positions,
     gradient_in_rows,
     mean_over_counted,
     negative_log_likelihood_rows,
@@ -48,7 +50,7 @@ class LinearCrossEntropyCache(NamedTuple):
     x: np.ndarray  # (..., d)
     table: np.ndarray  # (V, d)
     L: np.ndarray  # (N_all, 1), log of the sum of exp(logits); in float32 when x is float16
-    targets: np.ndarray  # (N_all,), 0 at ignored places
+    targets: np.ndarray  # (N_all,), 0 at ignored positions
     counted: np.ndarray  # (N_all, 1) of bool
     num_counted: np.ndarray  # N, at least 1, a number in the dtype of L
     label_smoothing: float
@@ -69,7 +71,7 @@ def linear_cross_entropy(
 
     A `frozen` table does not learn: its gradient is None, which saves a product.
 
-    Formula: loss = mean over counted places of logsumexp(l) - (1 - s) l_t - (s / V) sum_v l_v, l = x table^T
+    Formula: loss = mean over counted positions of logsumexp(l) - (1 - s) l_t - (s / V) sum_v l_v, l = x table^T
 
     Shapes: x (..., d), table (V, d), targets (...) of integers in [0, V) or ignore_index -> loss, a single number
 
@@ -88,7 +90,7 @@ def linear_cross_entropy(
     """
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
-    safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=rows)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=rows)
     losses = np.empty_like(rows, shape=(len(rows), 1))
     L = np.empty_like(losses)
     for start in range(0, len(rows), block_size):
@@ -128,7 +130,7 @@ def linear_cross_entropy_backward(
         dx[block] = dlogits @ w
         if dtable is not None:
             dtable += dlogits.T @ rows[block]
-        del logits, p, dlogits  # three names of one array, which would stay during the next block
+        del logits, p, dlogits  # three names of one array, which would stay in memory during the next block
     dx = dx.reshape(x.shape).astype(x.dtype, copy=False)
     return dx, None if dtable is None else dtable.astype(table.dtype, copy=False)
 

@@ -1,26 +1,30 @@
 """Chapter 11. Cross-entropy: how wrong is the prediction?
 
-The model gives V logits for each place, and the softmax p of Chapter 3 turns them into probabilities. The loss is the
-negative log-likelihood of the correct token t:
+The model gives V logits for each position, and the softmax p of Chapter 3 turns them into probabilities. The loss is
+the negative log-likelihood of the correct token t:
 
     loss = -log p_t = logsumexp(x) - x_t        logsumexp(x) = m + log sum_v exp(x_v - m), m = max(x)
 
-Never compute log(softmax(x)): a probability that underflows to zero has no logarithm. The difference on the right
-is finite for any finite logits. An untrained model gives every token about 1 / V, so training starts near log V.
+Never compute log(softmax(x)): a probability that underflows to zero has no logarithm. The difference
+logsumexp(x) - x_t is finite for any finite logits. An untrained model gives every token a probability of about 1 / V,
+so the loss starts near log V.
 
-Gradient. d logsumexp / dx_v = exp(x_v) / sum = p_v, and dx_t / dx_v = [v = t], so
+Gradient. d logsumexp / dx_v = exp(x_v) / sum = p_v. The slope dx_t / dx_v is 1 if v = t, and 0 otherwise; we write it
+as [v = t]. So
 
     dloss/dx_v = p_v - [v = t]
 
-the prediction minus the target: the simplest gradient in the book, and bounded, however wrong the model is.
+This is the prediction minus the target: the simplest gradient in the book. It is bounded, even if the model is
+completely wrong.
 
 Label smoothing replaces the target [v = t] by q_v = (1 - s) [v = t] + s / V. The loss is linear in q, so
 
     loss = logsumexp(x) - sum_v q_v x_v = logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v        dx_v = p_v - q_v
 
-The mean is over the counted places only, and N is their number. A place with target `ignore_index` (padding) adds
-nothing to the loss, to the gradient or to N. If no place counts, the loss and the gradient are 0. Each row of the
-gradient is divided by N once, here, and nowhere else.
+For many positions, the loss is a mean. Only counted positions enter this mean, and N is the number of counted
+positions. A position with target `ignore_index` (padding) adds nothing to the loss, to the gradient or to N. If no
+position counts, the loss and the gradient are 0. The backward of the loss divides each row of the gradient by N. No
+other backward divides by N.
 """
 
 from typing import NamedTuple
@@ -32,14 +36,14 @@ from numpy_attention.ops.sums import as_rows, sum_in_rows, wide
 
 
 class CrossEntropyCache(NamedTuple):
-    """The probabilities, the targets and options, and how many places count."""
+    """The probabilities, the targets and options, and the number of counted positions."""
 
     p: np.ndarray  # (N_all, V), softmax of the logits; in float32 when they are float16
-    targets: np.ndarray  # (N_all,), 0 at ignored places
+    targets: np.ndarray  # (N_all,), 0 at ignored positions
     counted: np.ndarray  # (N_all, 1) of bool
     num_counted: np.ndarray  # N, at least 1, a number in the dtype of p
     label_smoothing: float
-    logits: np.ndarray  # for its shape and dtype
+    logits: np.ndarray  # backward needs only the shape and the dtype
 
 
 def cross_entropy(
@@ -47,11 +51,12 @@ def cross_entropy(
 ) -> tuple[np.ndarray, CrossEntropyCache]:
     """The mean negative log-likelihood of the targets.
 
-    Formula: loss = mean over counted places of logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v, s the label smoothing
+    Formula: loss = mean over counted positions of logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v, with the label
+    smoothing s
 
     Shapes: logits (..., V), targets (...) of integers in [0, V) or ignore_index -> loss, a single number
 
-    Units: nats, as a mean per counted token; s is a share in [0, 1].
+    Units: nats (natural logarithms), the mean over the counted tokens; s is a share in [0, 1].
 
     Raises: ValueError for a target outside [0, V), shapes that do not fit, or a smoothing outside [0, 1];
     TypeError for targets that are not integers.
@@ -65,7 +70,7 @@ def cross_entropy(
     require_float("cross_entropy", logits=logits)
     check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)
     x = wide(as_rows(logits))  # (N_all, V)
-    safe_targets, counted, num_counted = counted_places(targets, ignore_index, like=x)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=x)
     losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
     p /= total
     loss = mean_over_counted(losses, counted, num_counted)
@@ -74,7 +79,7 @@ def cross_entropy(
 
 
 def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) -> np.ndarray:
-    """Gradient of `cross_entropy`: dlogits = dloss (p - q) / N at counted places, zero elsewhere.
+    """Gradient of `cross_entropy`: dlogits = dloss (p - q) / N at counted positions, zero elsewhere.
 
     Shapes: dloss a single number -> dlogits as logits
     """
@@ -84,16 +89,18 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
     return dx.reshape(logits.shape).astype(logits.dtype, copy=False)
 
 
-def counted_places(
+def counted_positions(
     targets: np.ndarray, ignore_index: int, like: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Valid targets for all places, which places count, and their number N: at least 1, in the dtype of `like`.
+    """Return valid targets, True for each position that counts, and N, the number of counted positions.
+
+    N is at least 1 and has the dtype of `like`.
 
     Shapes: targets (...) -> (N_all, 1), (N_all, 1) of bool, ()
     """
     targets = np.asarray(targets, like=like).reshape(-1, 1)  # copied, if the logits are on a GPU
     counted = not_ignored(targets, ignore_index)
-    safe_targets = np.where(counted, targets, 0)  # an ignored place may get any valid token
+    safe_targets = np.where(counted, targets, 0)  # an ignored position may get any valid token
     return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
 
 
@@ -121,7 +128,7 @@ def negative_log_likelihood_rows(
 
 
 def mean_over_counted(losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
-    """The mean loss over the places that count.
+    """The mean loss over the counted positions.
 
     Shapes: losses (N_all, 1), counted (N_all, 1) -> ()
     """
@@ -136,7 +143,9 @@ def gradient_in_rows(
     label_smoothing: float,
     dloss: np.ndarray | float,
 ) -> np.ndarray:
-    """dloss (p - q) / N at counted places, zero elsewhere; overwrites p. N may count more rows than p has.
+    """dloss (p - q) / N at counted positions, zero elsewhere; overwrites p.
+
+    If the caller passes the rows in several blocks, N is the number of counted rows in all blocks together.
 
     Shapes: p (N, V), targets (N,), counted (N, 1) -> (N, V)
     """
@@ -144,7 +153,7 @@ def gradient_in_rows(
     dx = p
     if label_smoothing:
         dx -= label_smoothing / dx.shape[-1]
-    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index per row: none repeats
+    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index per row: none occurs twice
     dx *= counted * (dloss / num_counted).astype(dx.dtype)
     return dx
 
@@ -154,7 +163,7 @@ def check_targets(
 ) -> None:
     """Refuse targets that are not one token id for each row of logits, and an invalid label_smoothing.
 
-    Raises: ValueError, TypeError for targets that are not integers.
+    Raises: TypeError for targets that are not integers, otherwise ValueError.
     """
     require_integers(name, "targets", targets)
     if len(logits_shape) == 0 or logits_shape[-1] == 0 or targets.shape != logits_shape[:-1]:

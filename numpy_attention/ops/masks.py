@@ -1,8 +1,8 @@
 """Chapter 4. Masks: who may look at whom
 
-Attention compares every query with every key, but three kinds of pairs must be hidden: a position with a later one
-(otherwise the decoder would read the answer), a word with the padding that fills a batch of unequal sentences, and, in
-long texts, a position with one that is too far away.
+Attention compares every query with every key, but three kinds of pairs must be hidden: a position and a later position
+(otherwise the decoder would read the answer), a word and the padding that fills a batch of unequal sentences, and, in
+long texts, two positions that are too far apart.
 
 One contract holds in the whole book:
 
@@ -14,7 +14,7 @@ Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
 Other code uses masks of ones and zeros with the opposite meaning (Keras lessons: 1 is hidden), or adds large negative
 numbers. `mask_from_blocked` and `mask_from_additive` convert such masks; the book never guesses what a mask means.
-Where a mask is added, beware of `-inf * mask`: for every visible pair it computes -inf * 0 = NaN.
+If a mask is added, do not compute it as `-inf * mask`: for every visible pair this gives -inf * 0 = NaN.
 
 A mask is a constant, so it has no backward. The backward of attention does not need the mask either: the weight of a
 hidden pair is 0, and the softmax's backward multiplies by the weight.
@@ -75,8 +75,8 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
 def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     """Hide the padding at the end of each sequence of a batch.
 
-    Formula: mask_bj = [j < lengths_b]. It hides columns (keys). Rows of padding queries stay visible, but their results
-    are not used. Hiding the keys is enough to keep padding out of the real words.
+    Formula: mask_bj = [j < lengths_b]. The mask hides columns (keys). Padding queries also get results, but these
+    results are not used. Hiding the keys is enough to keep padding out of the real words.
 
     Shapes: lengths (B,) of integers in [0, T] -> (B, 1, 1, T) of bool, broadcastable to (B, H, T_q, T).
     Without a head axis use `padding_mask(lengths, T)[:, 0]`, which is (B, 1, T).
@@ -103,7 +103,7 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
 
     Raises: ValueError when `blocked` contains a number other than 0 and 1.
 
-    Source: the conventions of Keras lessons and of torch.nn.MultiheadAttention, converted to this book's.
+    Source: the conventions of Keras lessons and of torch.nn.MultiheadAttention, converted to this book's convention.
 
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])

@@ -1,7 +1,7 @@
 """Chapter 9. Layer norm and RMS norm
 
 Layer norm gives every vector of width d the mean 0 and the variance 1. Then gamma and beta scale and shift each
-feature. Let x_hat be the normalized vector, and r one over the standard deviation of x:
+feature. Let x_hat be the normalized vector, and let r be 1 divided by the standard deviation of x:
 
     mean = sum_i x_i / d        var = sum_i (x_i - mean)^2 / d        (the biased variance: divided by d)
     r = 1 / sqrt(var + eps)     x_hat_i = (x_i - mean) r              y_i = gamma_i x_hat_i + beta_i
@@ -10,24 +10,26 @@ The last line is easy. All rows use the same gamma and beta, so their gradients 
 
     dbeta_i = sum_n dy_ni       dgamma_i = sum_n dy_ni x_hat_ni       dx_hat_i = dy_i gamma_i
 
-Note that gamma enters here, before the steps below. A backward without gamma is right as long as gamma is all ones, as
-at initialisation. A backward that multiplies by gamma at the end is right as long as all gammas are equal.
+Note that gamma enters here, before the steps below. Two mistakes are easy to overlook. A backward without gamma gives
+the right dx only while all gammas are 1, as at initialisation. A backward that multiplies by gamma at the end gives
+the right dx only while all gammas are equal.
 
-x_hat depends on x_j in three ways: directly, through the mean, and through r. From the definitions
-dmean/dx_j = 1/d, and dr/dx_j = -r^2 x_hat_j / d (since dvar/dx_j = 2 (x_j - mean) / d; the path from var through
-the mean vanishes, because the deviations sum to zero). So
+x_hat depends on x_j in three ways: directly, through the mean, and through r. The definitions give dmean/dx_j = 1/d
+and dvar/dx_j = 2 (x_j - mean) / d. (var also depends on x_j through the mean, but this path adds nothing, because
+the deviations x_i - mean sum to zero.) With dvar/dx_j we get dr/dx_j = -r^2 x_hat_j / d. Let [i = j] be 1 if
+i equals j, and 0 otherwise. Together:
 
     dx_hat_i/dx_j = r [i = j] - r / d - r x_hat_i x_hat_j / d
 
-Sum over i with dx_hat, and write mean(.) for the average over the d elements of the row:
+Multiply by dx_hat_i and sum over i. Write mean(.) for the average over the d elements of the row:
 
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
-Geometrically, at eps = 0, this removes two parts of dx_hat: the part along the constant vector and the part along
-x_hat. The two directions are at right angles, and moving x along them does not change x_hat. (A positive eps makes
-x_hat a little shorter than sqrt(d), and leaves a little of the second part; the formula stays exact.)
+Geometrically, at eps = 0, this formula removes two parts of dx_hat: the part along the vector of ones and the part
+along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (A positive
+eps makes x_hat a little shorter than sqrt(d), so a little of the part along x_hat remains; the formula stays exact.)
 
-RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). The same steps, with one path less:
+RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). So no path goes through the mean:
 
     dx = r * (dx_hat - x_hat * mean(dx_hat * x_hat))
 """
@@ -44,7 +46,7 @@ class NormCache(NamedTuple):
     """The backward uses the normalized input twice: for dgamma and for dx."""
 
     x_hat: np.ndarray  # (..., d), in float32 when the input is float16
-    r: np.ndarray  # (..., 1), one over the standard deviation, or over the root mean square
+    r: np.ndarray  # (..., 1), 1 divided by the standard deviation, or by the root mean square
     gamma: np.ndarray  # (d,)
 
 
@@ -57,7 +59,8 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
 
     Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
 
-    Raises: ValueError when gamma or beta do not fit x, or eps is not positive; TypeError for other dtypes.
+    Raises: ValueError when gamma or beta do not fit x, or eps is not positive; TypeError for arrays that are not
+    floats of one dtype.
 
     Source: Ba, Kiros, Hinton, Layer Normalization (2016), equation 4.
 
@@ -109,7 +112,8 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
 
-    Raises: ValueError when gamma does not fit x, or eps is not positive; TypeError for other dtypes.
+    Raises: ValueError when gamma does not fit x, or eps is not positive; TypeError for arrays that are not floats of
+    one dtype.
 
     Source: Zhang, Sennrich, Root Mean Square Layer Normalization (2019), equation 4.
 
@@ -154,4 +158,4 @@ def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) ->
         if parameter.shape != x.shape[-1:]:
             fix = "the norm is over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    require_number(op, "eps", eps, above=0, fix="eps keeps a constant vector from dividing by zero")
+    require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")

@@ -11,19 +11,21 @@ Sinusoidal. Add a fixed vector that depends only on the position t, with frequen
 A pair (sin, cos) is a point on a circle. Moving k positions forward turns the point by the angle k f_i:
 PE_(t+k) = R_k PE_t with a rotation R_k that does not depend on t. PE is a constant, so it has no backward.
 
-Rotary. Do not add a vector. Turn each query and key by an angle for its position, two coordinates at a time:
+Rotary. Do not add a vector. Turn each query and key, two coordinates at a time, by an angle that grows with its
+position t:
 
     y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
 
-A turn by a is the matrix R(a), and R(a)^T R(b) = R(b - a): the score of query t with key s depends on s - t only.
-By Chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn back:
+Let R(a) be the matrix that turns a pair by the angle a. Then R(a)^T R(b) = R(b - a): the score of query t with key s
+depends on s - t only. By Chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn
+back:
 
     dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
 
 Models differ in which two coordinates form a pair: "half" pairs i with i + d_k / 2, "interleaved" pairs 2i with 2i + 1.
-Norms are the same under both, so only wrong words in the output show that the pairing is wrong.
+A model with the wrong pairing raises no error, and its vectors keep their norms. Only its output is wrong.
 
-ALiBi. Do not change the vectors. Lower each score by the distance times a slope; every head has another slope.
+ALiBi. Do not change the vectors. Lower each score by the distance times a slope; each head has a different slope.
 """
 
 import math
@@ -50,7 +52,7 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
     Formula: PE_t(2i) = sin(t 10000^(-2i / d_model)), PE_t(2i+1) = cos(t 10000^(-2i / d_model))
 
-    Shapes: -> (length, d_model); an odd d_model ends on a sine without its cosine
+    Shapes: -> (length, d_model); if d_model is odd, the last column is a sine without its cosine
 
     Units: angles in radians, positions counted from 0.
 
@@ -72,7 +74,7 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 
 
 class RotaryCache(NamedTuple):
-    """Cosine and sine of position times frequency, and which coordinates form a pair."""
+    """The cosines and sines of the angles (position times frequency), and the pairing of the coordinates."""
 
     cos: np.ndarray  # broadcastable to (..., T, d_k / 2), in the dtype of x
     sin: np.ndarray
@@ -92,9 +94,10 @@ def rotary(
 
     Units: positions in tokens, angles in radians.
 
-    Raises: ValueError for odd d_k, an unknown pairing, or positions that do not fit; TypeError for other dtypes.
+    Raises: ValueError for odd d_k, an unknown pairing, or positions that do not fit; TypeError for an x that is not
+    an array of floats, or positions that are not numbers.
 
-    Source: Su et al., RoFormer (2021), section 3.2.2, equations 14 and 15; "half" is GPT-NeoX's order.
+    Source: Su et al., RoFormer (2021), section 3.2.2, equations 14 and 15; "half" is as in the model GPT-NeoX.
 
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
@@ -102,7 +105,7 @@ def rotary(
     _check_rotary(x, positions, base, pairing)
     d_k = x.shape[-1]
     frequencies = np.asarray(base ** (-np.arange(0, d_k, 2) / d_k), like=positions)  # (d_k / 2,)
-    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), float64: float32 is too coarse
+    angles = positions[..., None] * frequencies  # (..., T, d_k / 2), in float64: float32 is not exact enough
     cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
     sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
     return _turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
@@ -122,12 +125,12 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
 def alibi_slopes(num_heads: int) -> np.ndarray:
     """How strongly each head prefers near keys: slopes in a geometric sequence.
 
-    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two; otherwise the slopes of the next lower power of
-    two, followed by every second slope of the next higher.
+    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two. Otherwise let P be the next lower power of two:
+    first the slopes for P heads, then every second slope for 2 P heads, H slopes in all.
 
     Shapes: -> (num_heads,)
 
-    Units: nats per token.
+    Units: nats (natural logarithms) per token.
 
     Raises: ValueError for fewer than one head.
 

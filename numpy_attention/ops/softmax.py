@@ -7,7 +7,7 @@ The softmax turns scores into weights that are positive and sum to one:
 Stability. exp(1e4) overflows. But subtracting one number m from all scores of a row changes nothing, because exp(-m)
 cancels. With m = max(x) the largest term is exp(0) = 1: nothing overflows, and the sum is at least 1.
 
-Jacobian. By the quotient rule, with [i = j] one on the diagonal and zero elsewhere,
+Jacobian. Let [i = j] be 1 if i equals j, and 0 otherwise. The quotient rule gives
 
     dy_i/dx_j = y_i ([i = j] - y_j)
 
@@ -17,14 +17,15 @@ Every output depends on every input of its row. For a loss with gradient dy the 
 
                dx = y * (dy - sum(dy * y))
 
-So the (T, T) Jacobian is never built: the backward is one line. Read dy as a price, which the loss pays for a little
-more of a weight. Then dx compares this price with the average of the row: a score with a price above the average has a
-positive gradient, and a step lowers it. Two checks that you can make in your head: the rows of dx sum to zero, because
-a constant added to all scores changes nothing; and if dy is all ones, dx is zero, because the weights always sum to
-one. (That is why a gradient check with dy of ones proves nothing here.)
+So the (T, T) Jacobian is never built: the backward is one line. If weight i rises by a small amount, the loss rises by
+dy_i times this amount. So we call dy_i the price of weight i. Then dx compares this price with the average price of
+the row: if the price of a weight is above the average, its score has a positive gradient, and a training step lowers
+this score. You can make two checks in your head. Each row of dx sums to zero, because a constant added to all scores
+changes nothing. If all elements of dy are 1, dx is zero, because the weights always sum to one. (So a gradient check
+in which all elements of dy are 1 proves nothing here.)
 
-In a row where every score is -inf, there is nothing to choose. We define its weights as zeros, so that a query that
-may look at nothing gets zeros; the formula above then gives a zero gradient as well.
+If every score of a row is -inf, there is nothing to choose. We define the weights of this row as zeros. In attention,
+a query that is not allowed to look at any position has such a row. The formula above then gives a zero gradient.
 """
 
 from typing import NamedTuple
@@ -49,7 +50,8 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 
     Shapes: x of any shape -> y of the same shape, written into `out` if given; `out` may be x itself
 
-    Units: x in nats (a score higher by 1 has e times the weight); y is dimensionless.
+    Units: x is in nats (natural logarithms): if a score is larger by 1 than another score, its weight is e = 2.718...
+    times as large. y has no unit.
 
     Raises: ValueError when x has no such axis or no element along it; TypeError when x is not an array of floats.
 
@@ -66,7 +68,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
         return y, SoftmaxCache(y, axis)
 
     row_max = max_in_rows(x, axis)
-    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # for a row of -inf: -inf - (-inf) would be NaN
+    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # in a row of -inf, -inf - (-inf) would be NaN
     np.subtract(x, row_max, out=y)
     np.exp(y, out=y)
     total = sum_in_rows(y, axis)
@@ -77,7 +79,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
 def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None = None) -> np.ndarray:
     """Gradient of `softmax`: dx = y * (dy - sum(dy * y)), the sum along the softmax's axis.
 
-    Shapes: dy as y -> dx as x, written into `out` if given; `out` may be dy itself
+    Shapes: dy (the shape of y) -> dx (the shape of x), written into `out` if given; `out` may be dy itself
     """
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)

@@ -2,11 +2,11 @@
 
 Half of the gradients in this book are sums over rows, and half of its statistics are sums within a row. `x.sum` is the
 simple code, but on the long, narrow arrays of a transformer it takes two to five times as long as the functions here,
-because of the order in which it reads the array. A training step becomes noticeably slower. So the sums of every
-training step are functions of this file, and so is a maximum.
+because of the order in which it reads the array. A training step becomes noticeably slower. So a training step uses the
+functions of this file for its sums, and also for a maximum.
 
-A sum needs more digits than its terms. float16 has ten bits and ends at 65504. So `wide` turns float16 into float32
-before a sum, a square or an exponential, and the result is turned back into float16.
+A sum needs more digits than its terms. float16 has ten bits, and its largest number is 65504. So `wide` turns float16
+into float32 before a sum, a square or an exponential, and the result is turned back into float16.
 """
 
 import math

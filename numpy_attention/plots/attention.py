@@ -33,15 +33,15 @@ def attention_map(
     """Draw one head: a row for each query, a column for each key. A darker cell is a larger weight.
 
     `queries` and `keys` are the tokens; keys default to the queries if there are equally many. `mask` hatches the
-    hidden pairs, so a reader can distinguish a hidden pair from a small weight. By default each cell shows its weight
-    with two decimals if there are few cells; `numbers` forces this on or off. `x` and `y` name the axes.
+    hidden pairs (thin lines), so a reader can distinguish a hidden pair from a small weight. By default each cell shows
+    its weight with two decimals if there are few cells; `numbers` forces this on or off. `x` and `y` name the axes.
 
     Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
 
     Raises: TypeError or ValueError if weights is not one matrix of finite numbers >= 0, if the number of tokens differs
     from the number of rows or columns, or if mask is not boolean or has a wrong shape.
     """
-    weights = require_matrices("attention_map", weights, 2, "pick one head, as weights[0, 0], or use attention_heads")
+    weights = require_matrices("attention_map", weights, 2, "pick one head: weights[0, 0], or use attention_heads")
     mask = None if mask is None else require_mask("attention_map", mask, weights.shape)
     rows, columns = labels_of("attention_map", weights, queries, keys)
     T_q, T_k = weights.shape
@@ -67,10 +67,10 @@ def attention_heads(
 
     Shapes: weights (H, T_q, T_k) -> Figure
 
-    Raises: TypeError or ValueError if weights has another shape or holds anything but finite numbers >= 0, or if the
+    Raises: TypeError or ValueError if weights has another shape or does not hold finite numbers >= 0, or if the
     number of tokens differs from the number of rows or columns.
     """
-    weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch, as weights[0]")
+    weights = require_matrices("attention_heads", weights, 3, "pick one sequence of the batch: weights[0]")
     return _grid("attention_heads", {"": weights}, queries, keys, title, x, y)
 
 
@@ -90,7 +90,7 @@ def attention_layers(
 
     Shapes: weights {name: (B, H, T_q, T_k)} -> Figure
 
-    Raises: TypeError or ValueError if weights has other shapes or holds anything but finite numbers >= 0, if the number
+    Raises: TypeError or ValueError if weights has other shapes or does not hold finite numbers >= 0, if the number
     of tokens differs from the number of rows or columns, or if the batch has no such sequence.
     """
     if not hasattr(weights, "items"):

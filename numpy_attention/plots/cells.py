@@ -77,7 +77,7 @@ def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
 
 
 def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndarray:
-    """The array in float64; refused for another number of axes, an axis of length 0, or numbers that are not finite."""
+    """Return the array in float64; refuse another number of axes, an axis of length 0, and non-finite numbers."""
     array = np.asarray(array)
     argument = {"mask_map": "mask", "positions_map": "table", "matrix_map": "matrix"}.get(op, "weights")
     if array.ndim != ndim or 0 in array.shape:
@@ -91,7 +91,7 @@ def require_matrices(op: str, array: np.ndarray, ndim: int, fix: str) -> np.ndar
 
 
 def require_finite(op: str, argument: str, array: np.ndarray) -> np.ndarray:
-    """The array in float64; refused if it holds anything but finite real numbers."""
+    """Return the array in float64; refuse an array that does not hold finite real numbers."""
     if array.dtype.kind not in "fiub":
         raise dtype_error(op, argument, "of real numbers", array.dtype)
     array = array.astype(np.float64)
@@ -101,7 +101,7 @@ def require_finite(op: str, argument: str, array: np.ndarray) -> np.ndarray:
 
 
 def require_mask(op: str, mask: np.ndarray, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """The mask; refused if it is not boolean (`~` turns the integers 0 and 1 into -1 and -2) or has a wrong shape."""
+    """Return the mask; refuse integers (`~` turns 0 and 1 into -1 and -2), other non-booleans, and wrong shapes."""
     mask = np.asarray(mask)
     if mask.dtype != np.bool_:
         raise shape_error(op, "mask", "of bool, True = may look", mask.dtype, "see mask_from_blocked")
@@ -127,7 +127,7 @@ def labels_of(
 
 
 def require_labels(op: str, name: str, labels: Tokens, count: int, why: str = "") -> None:
-    """Refuse what is neither None nor a label for each row or column."""
+    """Refuse labels unless they are None, or one for each row or column."""
     if labels is not None and not hasattr(labels, "__len__"):
         raise dtype_error(op, name, f"a list of {count} labels", type(labels).__name__)
     if labels is not None and len(labels) != count:
@@ -135,12 +135,12 @@ def require_labels(op: str, name: str, labels: Tokens, count: int, why: str = ""
 
 
 def upper_end(values: np.ndarray) -> float:
-    """The upper end of the scale; a head that looks at nothing still needs one."""
+    """The upper end of the colour scale: the largest value, or 1 if this value is zero."""
     return float(values.max()) or 1.0
 
 
 def inches(T_q: int, T_k: int) -> tuple[float, float]:
-    """How wide and how high the cells are drawn: square ones, large while they are few."""
+    """Width and height of all cells together; cells are square, and larger if there are few cells."""
     longest = max(T_q, T_k)
     cell = 0.55 if longest <= FEW else max(0.22, 4.0 / longest)
     cell = min(cell, 9.0 / longest)

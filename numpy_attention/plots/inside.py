@@ -110,7 +110,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `kind.layer.head`, such as
     `previous_token.blocks.0.attention.3`; other rows are skipped. The heads with the best final scores of each kind
-    have a colour and a dash, the same in every panel; the other heads are faint.
+    have a colour and a line style, the same in every panel; the other heads are faint.
 
     Units: those of the scores.
 
@@ -195,7 +195,7 @@ def lens_table(
 
     `rows` usually are the streams, and `columns` the positions or the ranks; `x` and `y` name the axes.
 
-    Shapes: words n lists of m, probabilities (n, m) -> Figure
+    Shapes: words n lists of m words, probabilities (n, m) -> Figure
 
     Raises: TypeError for words or probabilities of a wrong type; ValueError if the numbers of words and probabilities
     differ, a probability is outside 0 to 1, or the number of labels differs from the number of rows or columns.
@@ -231,7 +231,7 @@ def lens_table(
 
 
 def head_name(head: str) -> str:
-    """The words for a head's name: `blocks.1.attention.3` is "block 1, head 3"."""
+    """A readable name for a head: `blocks.1.attention.3` is "block 1, head 3"."""
     found = re.fullmatch(r"(?:(\w+)\.)?blocks\.(\d+)\.(attention|cross_attention)\.(\d+)", head)
     if found is None:
         return head
@@ -250,7 +250,7 @@ def _evenly(means: np.ndarray) -> list[int]:
 
 
 def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
-    """The head with the best final score of each kind, then the second of each kind, and so on, one for each colour."""
+    """The head with the best final score of each kind, then the second of each kind, and so on: `NAMED` heads."""
     ranked = [
         sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
         for of_heads in curves.values()

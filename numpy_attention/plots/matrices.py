@@ -27,7 +27,7 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
     Raises: ValueError if mask is not one boolean matrix.
     """
     mask = require_mask("mask_map", mask)
-    allowed = require_matrices("mask_map", mask, 2, "pick one, as mask[0, 0]")
+    allowed = require_matrices("mask_map", mask, 2, "pick one: mask[0, 0]")
     rows, columns = labels_of("mask_map", allowed, queries, keys)
     T_q, T_k = allowed.shape
     width, height = inches(T_q, T_k)
@@ -56,7 +56,7 @@ def matrix_map(
     y: str = "row",
     value: str = "value",
 ) -> Any:
-    """Draw any matrix with its numbers: white to blue if none is negative, otherwise blue below zero and red above.
+    """Draw any matrix with its numbers: white to blue if no number is negative, else blue below zero and red above.
 
     Shapes: matrix (n, m) -> Figure
 
@@ -65,7 +65,7 @@ def matrix_map(
     Raises: TypeError or ValueError if the array is not one matrix of finite numbers, or if the number of labels differs
     from the number of rows or columns.
     """
-    matrix = require_matrices("matrix_map", matrix, 2, "pick one, as matrix[0]")
+    matrix = require_matrices("matrix_map", matrix, 2, "pick one: matrix[0]")
     row_labels, column_labels = labels_of("matrix_map", matrix, rows, columns, square=False)
     width, height = inches(*matrix.shape)
     figure = new_figure(2.4 + width, 1.6 + height)

@@ -1,4 +1,4 @@
-"""One look for all pictures. It is set on each figure; matplotlib's global settings do not change."""
+"""The common style of all pictures. It is set on each figure; matplotlib's global settings do not change."""
 
 import functools
 import io
@@ -16,7 +16,7 @@ COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
 WHITE_TO_BLUE = ("#ffffff", "#cfe1f2", "#93c4de", "#4a97c9", "#1764ab", "#08306b")
-# Blue for negative, red for positive, and lighter from low to high: a print in grey still shows the sign.
+# Blue for negative, red for positive, and lighter from low to high, so a print in grey still shows the sign.
 BLUE_TO_RED = ("#06184a", "#25459c", "#6c6d85", "#e46e50", "#ffb8a0")
 VISIBLE_WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "": "∅"}
 
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float) -> Any:
         hint = "numpy_attention.plots needs matplotlib: pip install 'numpy-attention[plots]'"
         raise ModuleNotFoundError(hint, name="matplotlib") from None
     figure: Any = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-    # Notebooks can display figures made by pyplot. Ours are not made by pyplot, so they need this method.
+    # Notebooks can display figures made by pyplot. These figures are not, so they need this method.
     figure._repr_png_ = functools.partial(_png, figure)
     return figure
 
@@ -64,7 +64,7 @@ def colour_map(name: str, colours: Sequence[str]) -> Any:
 
 
 def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: bool = False) -> None:
-    """Set title, labels, thin spines and, if asked, a light grid."""
+    """Set title, labels, thin spines and, with `grid`, a light grid."""
     axes.set_title(drawable(title), fontsize=11, color=INK, family=FONT, parse_math=False)
     axes.set_xlabel(drawable(x), fontsize=10, color=INK, family=FONT)
     axes.set_ylabel(drawable(y), fontsize=10, color=INK, family=FONT)
@@ -92,7 +92,7 @@ def fit(title: str, figure: Any) -> str:
 
 
 def as_labels(tokens: Sequence[object], spaces: bool = True) -> list[str]:
-    """Tokens as labels: `spaces` shows white space; a character that the font lacks becomes its code point."""
+    """Tokens as labels; `spaces` makes white space visible; a character that the font lacks becomes its code point."""
     from matplotlib import font_manager
 
     font: Any = font_manager.get_font(font_manager.findfont(FONT))
@@ -118,5 +118,5 @@ def _png(figure: Any) -> bytes:
 
 
 def _lay_out(figure: Any) -> None:
-    """Lay the figure out once more: with square cells, one pass of drawing leaves long labels cut off."""
+    """Compute the layout once more: with square cells, long labels are still cut off after one pass."""
     figure.draw_without_rendering()

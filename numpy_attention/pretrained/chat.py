@@ -1,7 +1,7 @@
 r"""Chapter 35, continued. A conversation as ids
 
-A chat model was trained on conversations in a fixed format, with special tokens around each turn. This book knows two
-formats. It recognizes them by the tokens in the chat template of the file:
+A chat model was trained on conversations in a fixed format, with special tokens around each turn. This book supports
+two formats. It recognizes them by the tokens in the chat template of the file:
 
     ChatML     <|im_start|>user\nHello<|im_end|>\n
                <|im_start|>assistant\n
@@ -21,7 +21,7 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.tokenizer import Tokenizer
 
-# the default system message of a template: in quotes, after \n written as two letters or as one line break
+# a template's default system message, in quotes; the \n before it may be two characters or one line break
 SYSTEM = re.compile(r"""(['"])<\|im_start\|>system(?:\\n|\n)((?:(?!\1|<\|).)*)<\|im_end\|>""", re.DOTALL)
 
 

@@ -35,7 +35,7 @@ class Conversation:
         self.ids: list[int] = [*chat.tokenizer.encode_with_special("").tolist(), *chat.opening.tolist()]
         self.closing: list[int] = []  # ids that end the previous turn
         self.past = [KeyValueCache(self.context) for _ in model.blocks]
-        self.stored = 0  # this number of ids, from the first on, is in the KV cache of every block
+        self.stored = 0  # the first `stored` ids are in the KV cache of every block
 
     @property
     def tokens_left(self) -> int:
@@ -58,7 +58,7 @@ class Conversation:
             one.length = self.stored
         prompt, limit = np.array(self.ids, dtype=np.int64), min(num_tokens, self.tokens_left)
         for i in stream(self.model, prompt, limit, stop=chat.stop, past=self.past, **self.sampling):
-            self.stored = len(self.ids)  # all but the newest token, which the model runs in the next step
+            self.stored = len(self.ids)  # the newest token is not stored yet: the model runs it in the next step
             if i in chat.stop:
                 return
             self.ids.append(i)

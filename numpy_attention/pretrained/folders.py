@@ -1,9 +1,11 @@
 """Chapter 33, continued. A folder in Hugging Face's layout
 
     config.json              the kind of model and its sizes
-    model.safetensors        the numbers; or model-00001-of-00002.safetensors, ... and
-    model.safetensors.index.json      a table: which tensor is in which file
     tokenizer.json           the vocabulary
+    model.safetensors        the numbers
+
+A large model has several files of numbers, model-00001-of-00002.safetensors and so on. Then the table
+model.safetensors.index.json lists which tensor is in which file.
 
 A safetensors file is a length in 8 bytes, then a JSON header of this length, then the numbers:
 
@@ -30,13 +32,13 @@ from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped, package
 
 KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MAX_JSON = 4 * 2**20  # bytes of a settings file; as Python objects it can take thirty times as many
+MAX_JSON = 4 * 2**20  # bytes of a settings file; its Python objects can take thirty times as many
 
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """The settings of a folder, and its tensors by name.
 
-    Raises: InputError, in one line, for a missing or damaged file.
+    Raises: InputError for a missing or damaged file.
     """
     folder = Path(folder)
     settings = read_json(folder / "config.json")
@@ -59,7 +61,7 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file.
 
-    Raises: InputError, in one line, for a file that cannot be read or holds no JSON object.
+    Raises: InputError for a file that cannot be read or holds no JSON object.
     """
     raw = json_bytes(path, MAX_JSON)
     try:
@@ -74,7 +76,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def json_bytes(path: Path, most: int) -> np.ndarray:
     """The bytes of a JSON file, mapped into memory.
 
-    Raises: InputError, in one line, for a file that cannot be read or is longer than `most` bytes.
+    Raises: InputError for a file that cannot be read or is longer than `most` bytes.
     """
     try:
         raw = mapped(path)

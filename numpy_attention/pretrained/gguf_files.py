@@ -11,16 +11,16 @@ Integers are little-endian. A text is its length in 8 bytes, then its UTF-8 byte
 their number, then the values.
 
 Most files are quantized. In the kind Q4_1, a block of 32 numbers x shares two float16 numbers: a scale d and a smallest
-value m. Each number keeps an integer q of 4 bits. A block takes 20 bytes instead of 128. The package `gguf` (extra
-`pretrained`) knows all such kinds:
+value m. Each number is stored as an integer q of 4 bits, so a block takes 20 bytes instead of 128:
 
     x = d q + m        q = 0, 1, ..., 15
 
-This book converts every number back to float32 when it reads the file. Then the model computes like any other.
+The package `gguf` (extra `pretrained`) reads this kind and many others. This book converts every number back to float32
+when it reads the file. Then the model computes like any other.
 
-A file may come from anywhere, but nothing in it is code. The file is mapped, not copied into memory. The sizes in the
-header are compared with the size of the file before anything is allocated: a list that claims 2^60 values is refused
-where the file ends.
+A file may come from anywhere, but nothing in it is run as code. The file is mapped, not copied into memory. The sizes
+in the header are compared with the size of the file before anything is allocated: a list that claims 2^60 values is
+refused, because the file ends first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Arrays = dict[str, Stored]
 def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """The settings of a file, and its tensors by name. A list of texts becomes a list, a list of numbers an array.
 
-    Raises: InputError, in one line, without the package gguf, or for a file that is damaged or not a GGUF file.
+    Raises: InputError without the package gguf, or for a file that is damaged or not a GGUF file.
     """
     gguf = package("gguf", "GGUF files")
     try:
@@ -186,7 +186,7 @@ def _known(gguf: Any, kind: Any) -> bool:
 
 def _read(gguf: Any, raw: np.ndarray, shape: tuple[int, ...], kind: Any) -> np.ndarray:
     _, size = gguf.GGML_QUANT_SIZES[kind]
-    together = math.gcd(len(raw) // size, 256)  # blocks do not depend on rows; long rows take half the time
+    together = math.gcd(len(raw) // size, 256)  # blocks in a row: any number is correct, long rows are fast
     return np.asarray(gguf.dequantize(raw.reshape(-1, together * size), kind), dtype=np.float32).reshape(shape)
 
 

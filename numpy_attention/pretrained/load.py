@@ -3,9 +3,9 @@
     path --> settings --> GPTConfig --> GPT of zeros --> filled, tensor by tensor (Chapter 34)
          --> tokenizer (Chapter 35)
 
-Nothing else happens: the model is the GPT of Chapter 23. If a file needs something that this book has not built, or has
-an extra tensor, a missing tensor or a tensor of a wrong shape, all this becomes one error. The error lists as many
-problems as fit into one line and counts the rest.
+Nothing else happens: the model is the GPT of Chapter 23. If a file needs something that this book does not have, or if
+a tensor is extra, missing or of a wrong shape, all these problems become one error. The error lists as many problems as
+fit into one line and counts the rest.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Pretrained(NamedTuple):
 def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretrained:
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
 
-    Raises: InputError, in one line, for a damaged file or a model that is not built here; TypeError for a dtype that is
-    not a float dtype.
+    Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
+    a dtype that is not a float dtype.
     """
     if np.dtype(dtype).kind != "f":
         raise dtype_error("load_pretrained", "dtype", "a float dtype", np.dtype(dtype), "the default is float32")

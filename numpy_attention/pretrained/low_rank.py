@@ -1,6 +1,6 @@
 """Chapter 37. Low rank: fine-tuning with few parameters
 
-A pretrained matrix is already nearly right for a new task. The task changes it along only a few directions. So the
+A pretrained matrix is already nearly right for a new task. It needs to change along only a few directions. So the
 change is learned as a product of two thin matrices, a and b, and the matrix w itself stays fixed:
 
     x ----------> @ w (d_in, d_out), frozen ---------> + --> y          y = x w + scale (x a) b
@@ -20,7 +20,7 @@ b starts at zero, so the first step starts from exactly the pretrained model. a 
 then z = 0 and dz = 0, and neither a nor b would ever get a gradient. With a fixed alpha, the factor scale keeps the
 change at about the same size when r changes.
 
-After training, the change can be added to the matrix, w + scale a b. Then the model is as fast as before.
+After training, the change can be added to the matrix: w + scale a b. Then the model is as fast as before.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class LowRankCache(NamedTuple):
 class LowRank(Layer):
     """y = x w + (alpha / r) (x a) b with w frozen: a layer that replaces a matrix w and adds a change of rank r.
 
-    The default of `alpha` is 2 r. a is drawn with standard deviation 1 / sqrt(d_in), b is zero. Without an rng a is
-    zero too, for values that are loaded later.
+    The default of `alpha` is 2 r. a is drawn with standard deviation 1 / sqrt(d_in), b is zero. Without an rng, a is
+    zero too: its values are loaded later.
 
     Shapes: x (..., d_in) -> y (..., d_out).
 
@@ -100,7 +100,7 @@ class LowRank(Layer):
         return dx, {"a": da, "b": db}
 
     def merged(self) -> np.ndarray:
-        """One matrix that computes the same: w + scale a b, (d_in, d_out)."""
+        """One matrix that gives the same y: w + scale a b, (d_in, d_out)."""
         return self.w + self.scale * (self.a @ self.b)
 
 
@@ -109,7 +109,7 @@ def add_low_rank(
 ) -> None:
     """Freeze a model, and give every matrix of its blocks a low-rank change. Then only these changes are parameters.
 
-    Without an rng a is zero and learns nothing. Use this for parameters that are loaded afterwards.
+    Without an rng, a is zero and learns nothing. Use this for parameters that are loaded afterwards.
 
     Raises: TypeError or ValueError for a rank that is not an integer from 1 to d_model, an alpha that is not positive
     and finite, or a model that already has low-rank changes.

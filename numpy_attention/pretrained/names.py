@@ -7,9 +7,9 @@ Every transformer has the same parts, but every program uses its own names for t
     blocks.0.attention.b_q        blk.0.attn_q.bias          model.layers.0.self_attn.q_proj.bias
 
 The names are not the only difference; there are three more. Most programs write a linear map as W x, but this book
-writes x w (Chapter 1), so their matrices are transposed. GPT-2 keeps query, key and value in one matrix; it is split
-into three. GGUF stores the rows of w_q and w_k for interleaved rotary pairs, but this book pairs the two halves
-(Chapter 8). So the rows of each head are reordered: first the first coordinates of all pairs, then the second ones.
+writes x w (Chapter 1), so this chapter transposes their matrices. GPT-2 keeps query, key and value in one matrix; it is
+split into three. GGUF stores the rows of w_q and w_k for interleaved rotary pairs, but this book pairs the two halves
+(Chapter 8). So the rows of each head are reordered: the first coordinates of all pairs, then the second coordinates.
 
     interleaved   0  1  2  3  4  5        pairs at positions (0, 1) (2, 3) (4, 5)
     half          0  2  4  1  3  5        pairs at positions (0, 3) (1, 4) (2, 5)
@@ -28,7 +28,7 @@ from numpy_attention.models.model import Model
 from numpy_attention.pieces import non_finite
 from numpy_attention.pretrained.gguf_files import Arrays, Reader
 
-# tensors in files that are not parameters here: masks and positions, which are computed here, and heads for other tasks
+# tensors that this book does not load: masks and positions (it computes them), and heads for other tasks
 NOT_WANTED = re.compile(r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|pooler\.dense\.\w+)")
 FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before every name
 X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
@@ -84,8 +84,8 @@ BERT = {
 def matched(
     model: Model, table: Mapping[str, tuple[str, str]], arrays: Arrays, gguf: bool
 ) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
-    """For each parameter the tensor that fills it, with its reader; and a list of everything that does not fit: names,
-    shapes, number formats."""
+    """Return the name and the reader of the tensor for each parameter, and a list of everything that does not fit:
+    names, shapes, number formats."""
     found: dict[str, tuple[str, Reader]] = {}
     used, wrong = set(), set()
     for name, p in model.parameters().items():

@@ -6,10 +6,10 @@ reads and writes it (extra `pretrained`). Our own `.npz` files (`model.save`) al
 
     na.export_safetensors(model, "model.safetensors")
     model = na.import_safetensors("model.safetensors")          # class and sizes come from the file
-    na.import_safetensors("foreign.safetensors", into=model)    # a file without them, with the names of this model
+    na.import_safetensors("foreign.safetensors", into=model)    # a file without class and sizes, for this model
 
 For a model with low-rank changes (Chapter 37) the file holds only the changes, a few megabytes, with rank and alpha
-in its header. They can be loaded only into the model that they were learned on; the header holds its checksum:
+in its header. They can be loaded only into the model that they were learned on; the header holds this model's checksum:
 
     na.export_safetensors(tuned, "adapter.safetensors")
     model, tokenizer = na.load_pretrained("smollm2.gguf")
@@ -46,8 +46,8 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
 
     For a model with low-rank changes only the changes are written.
 
-    Raises: InputError without the package safetensors; ValueError for a model with frozen arrays, which would be left
-    out, for a model with low-rank changes in which other parameters also learn, and for NaN or infinity; OSError for
+    Raises: InputError without the package safetensors; ValueError for frozen arrays (they would be left out), for a
+    model with low-rank changes in which other parameters also learn, and for NaN or infinity; OSError for
     a file that cannot be written.
     """
     safetensors = package("safetensors", "safetensors files")
@@ -74,7 +74,7 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
 
     Low-rank changes are added to `into`; everything else in this model is frozen.
 
-    Raises: InputError, in one line, without the package safetensors, for a damaged file, and for a file whose names,
+    Raises: InputError without the package safetensors, for a damaged file, and for a file whose names,
     shapes or dtypes do not fit the model. Without `into` also for a file without class and sizes, and for a file that
     holds only low-rank changes.
     """
@@ -147,7 +147,7 @@ def _add_changes(
     largest = model.config.d_model  # as in add_low_rank
     if not (type(rank) is int and type(alpha) is float and 0 < rank <= largest and 0 < alpha < math.inf):
         raise _bad_description(path, f"its low-rank changes need an alpha and a rank of at most {largest}")
-    # only shapes and dtypes are compared: nothing is built that the file cannot fill
+    # only shapes and dtypes are compared: an array that the file cannot fill is not built
     sides = {f"{name}.a": (w, (w.shape[0], rank)) for name, _, _, w in matrices(model)}
     sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}
     expected = {name: np.broadcast_to(np.zeros((), w.dtype), shape) for name, (w, shape) in sides.items()}
@@ -168,9 +168,9 @@ def _built(path: str | PathLike[str], description: dict[str, Any] | None, arrays
     try:
         kind = CLASSES[description["class"]]
         config = config_from(kind.config_class, description["model"])
-        # The gammas alone have num_layers * d_model numbers: nothing is built that the file cannot fill.
+        # The gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built.
         if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
-            raise ValueError("its sizes are not those of its arrays")
+            raise ValueError("its sizes do not fit its arrays")
         return kind(config, None, next(iter(arrays.values())).dtype)
     except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
         raise _bad_description(path, error) from None

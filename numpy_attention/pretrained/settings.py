@@ -1,7 +1,7 @@
 """Chapter 34, continued. Settings: which GPT, or which encoder, a file holds
 
-The settings of a file name the architecture and its sizes. They become a configuration of Part III. Some values need
-parts that this book has not built: other positions, another activation, heads of another width. All such values are
+The settings of a file give the architecture and its sizes. They become a configuration of Part III. Some values need
+parts that this book does not have: other positions, another activation, heads of another width. All such values are
 refused together, in one error.
 """
 

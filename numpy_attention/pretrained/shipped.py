@@ -38,7 +38,7 @@ def shipped() -> tuple[GPT, Vocabulary]:
 
 
 def shipped_induction() -> tuple[GPT, list[dict[str, Any]]]:
-    """The GPT of two layers that continues a sequence of symbols when the sequence repeats; and its training log.
+    """The GPT of two layers that continues a repeated sequence of symbols, and its training log.
 
     Source: Olsson et al., In-context Learning and Induction Heads (2022).
     """

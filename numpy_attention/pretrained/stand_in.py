@@ -81,7 +81,7 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
 def _tokenizer() -> dict[str, Any]:
     """The settings of a vocabulary with all words that the model needs."""
     text = " ".join(["system user assistant", SYSTEM, *KNOWN, *KNOWN.values()])
-    words = {chunk: 2 * count for chunk, count in count_chunks([text]).items()}  # doubled: a single pair is not merged
+    words = {chunk: 2 * count for chunk, count in count_chunks([text]).items()}  # a pair with count 1 is not merged
     vocabulary = BytePairVocabulary(learn_merges(words, 2**16))
     spelled = [token.decode("latin-1").replace(" ", "Ġ") for token in vocabulary.tokens]  # GPT-2's letter for a space
     tokenizers = package("tokenizers", "pretrained models")

@@ -158,7 +158,7 @@ def _splitter(tokenizers: Any, rule: str) -> Any:
 def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """The tokenizer of a folder: tokenizer.json, and the chat template in tokenizer_config.json or chat_template.jinja.
 
-    Raises: InputError, in one line, for a missing or damaged file.
+    Raises: InputError for a missing or damaged file.
     """
     tokenizers = package("tokenizers", "pretrained models")
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
@@ -176,7 +176,7 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
 
 @contextlib.contextmanager
 def _refused(what: str) -> Iterator[None]:
-    """A context manager that turns every error of the package into an InputError of one line."""
+    """A context manager that turns every error of the package into an InputError."""
     try:
         yield
     except BaseException as error:  # a panic in the Rust code of the package is not an Exception

@@ -10,7 +10,7 @@ completely or not at all:
 
     config.json                 the settings, for people; a resumed run reads them from checkpoint.npz
     log.jsonl                   a line every few steps (runs/log.py)
-    run.lock                    the running training holds it, and a second run is refused (runs/lock.py)
+    run.lock                    locked while a run writes here; a second run is refused (runs/lock.py)
     checkpoint.npz              step 600  <-  .93b1f0c2a4d85e67.tmp/checkpoint.npz, when all of it is on the disk
     checkpoint.previous.npz     step 400  <-  .0c58e1d77b90a3f2.tmp/checkpoint.previous.npz, after that
     checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
@@ -19,10 +19,10 @@ completely or not at all:
     adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (tasks/fine_tuning.py)
 
 Before the save, the file of step 400 gets a second, temporary name. This name stays when step 600 becomes
-`checkpoint.npz`, and only then is it renamed to `checkpoint.previous.npz`. So the two are never the same file, and a
-save that fails or is killed changes neither. A second name (a hard link) needs no copy.
+`checkpoint.npz`; after that it becomes `checkpoint.previous.npz`. So the two are never the same file, and a save that
+fails or is killed changes neither. A second name (a hard link) needs no copy.
 
-The files are read with suspicion; `numpy_attention/files/arrays.py` explains how.
+Loading checks every file; `numpy_attention/files/arrays.py` explains how.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ OF_A_RUN = re.compile(
 def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
     """Write the checkpoint; the previous checkpoint and the best checkpoint so far stay under other names.
 
-    Raises: InputError, in one line, if this is impossible.
+    Raises: InputError if the file cannot be written.
     """
     path = directory / NAME
     with writing(directory):
@@ -85,7 +85,7 @@ def write_config(directory: Path, meta: dict[str, Any]) -> None:
 def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file.
 
-    Raises: InputError, in one line, if the file is not a complete checkpoint.
+    Raises: InputError if the file is not a complete checkpoint.
     """
     try:
         return files.load_arrays(path)

@@ -4,9 +4,9 @@ Python can call a function of ours whenever any function returns (`sys.setprofil
 the function that called it, so the first result that is not finite belongs to the op that made the NaN. The layers on
 the call stack give its place in the model:
 
-    softmax        returns nan    <- the first: named
+    softmax        returns nan    <- the first: the message names it
     attention      returns nan
-    blocks.1.attention            <- the layer around it: named
+    blocks.1.attention            <- the layer around it: named too
     blocks.1
     GPT
 """
@@ -61,7 +61,7 @@ def first_non_finite(model: Any, shards: Sequence[Batch], rngs: Sequence[np.rand
 
 
 def _results(value: Any, every: bool) -> Iterator[np.ndarray]:
-    """The arrays in a returned value; of a forward only y, since a mask in its cache may be infinite."""
+    """The arrays in a returned value; for a forward function only y, since a mask in its cache may be infinite."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         yield value
     elif isinstance(value, dict):

@@ -1,15 +1,15 @@
 """Chapter 30, appendix. One run in each directory
 
-Two runs that write to the same directory destroy each other's work. It is not enough to check whether another run is
-there and then to begin: two runs can check at the same moment, and a file that says "taken" remains after its process
-is killed. The kernel's lock on an open file solves both: only one of many processes gets it, and the kernel releases it
-when the process ends, in whatever way.
+Two runs that write to the same directory destroy each other's work. It is not enough to look for another run first and
+then to begin: two runs can look at the same moment, and a file that says "taken" remains after its process is killed.
+The kernel's lock on an open file solves both: only one of many processes gets it, and the kernel releases it when the
+process ends or is killed.
 
     first      open run.lock   flock: granted   writes its id   trains . . . . . . . . . . .   ends: lock released
     second                        open run.lock   flock: refused   reads the id and reports it
 
-The file remains and has no meaning by itself. Windows locks a part of a file; there we lock a byte that is never read.
-If a file system has no locks, the run continues without one.
+The file remains; without a lock it means nothing. Windows locks a part of a file; there we lock a byte that is never
+read. If a file system has no locks, the run continues without one.
 
 A file may have a second name (a hard link): after `cp -al run copy`, both locks are the same file, and a link may lead
 to any other file. A directory has no second name. So where possible we lock the directory first; the process that

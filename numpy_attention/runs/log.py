@@ -1,10 +1,10 @@
-"""log.jsonl: one JSON object in each line, sent to the disk as soon as it is written.
+"""log.jsonl: one JSON object in each line. Each line is in the file as soon as it is logged.
 
     {"step": 200, "loss": 1.71, "grad_norm": 0.62, "learning_rate": 0.004, "tokens_per_second": 31000.0, ...}
 
-A killed run may have logged steps after its last checkpoint, and its last line may be incomplete. A resumed run drops
-both, since it repeats these steps. It also drops lines that no run writes: another program or a failing disk may have
-written them.
+A killed run may have logged steps after its last checkpoint, and its last line may be incomplete. A resumed run
+repeats these steps, so it first removes their lines and the incomplete line. It also removes invalid lines, for example
+lines of another program.
 """
 
 import json
@@ -15,8 +15,8 @@ from typing import Any
 
 from numpy_attention.files import atomic_write, reading, writing
 
-MAX_LINE = 2**20  # bytes; a line of a run has a few hundred
-LARGEST = 1e300  # the largest number that can be drawn: the width of the axes must also be a float
+MAX_LINE = 2**20  # in bytes; a line of a run has a few hundred bytes
+LARGEST = 1e300  # the largest number that a plot can show: the length of its axis must not overflow
 
 
 class Log:
@@ -37,7 +37,7 @@ class Log:
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a log. An incomplete last line is dropped silently; other invalid lines are dropped with a warning.
 
-    Raises: InputError, in one line, for a file that cannot be read.
+    Raises: InputError if the file cannot be read.
     """
     if not path.is_file():
         return []
@@ -56,10 +56,10 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def _entry(raw: bytes) -> dict[str, Any] | None:
-    """The content of a line, or None if no run writes such a line: named numbers with an integer `step`."""
+    """The content of a line (a dict of numbers, of which `step` is an integer), or None if the line is invalid."""
     try:
         line = json.loads(raw)
-    except (ValueError, RecursionError):  # incomplete, or damaged into a huge number or deeply nested lists
+    except (ValueError, RecursionError):  # incomplete; or damaged, with a huge number or deeply nested lists
         return None
     if not isinstance(line, dict) or type(line.get("step")) is not int or not 0 <= line["step"] < 2**63:
         return None
@@ -68,7 +68,7 @@ def _entry(raw: bytes) -> dict[str, Any] | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number that can be drawn; a run that diverges logs infinities and NaN."""
+    """Whether a plot can show the value. A run that diverges logs infinities and NaN; these are valid, too."""
     if isinstance(value, float) and not math.isfinite(value):
         return True
     return type(value) in (int, float) and abs(value) <= LARGEST

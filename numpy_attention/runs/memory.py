@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # names and number
 
 
 def keep_freed_memory() -> bool:
-    """Ask the C library of this process to keep freed memory for reuse; True if it could be asked (glibc on Linux)."""
+    """Ask the C library of this process to keep freed memory for reuse; True if it accepts (glibc on Linux)."""
     if not sys.platform.startswith("linux"):
         return False
     try:

@@ -4,15 +4,15 @@ Threads share one memory; machines do not. So every process ("rank") holds all p
 optimizer and computes its own shards of the batch. Before the step, the gradients of all ranks are added up. As with
 threads,
 
-    d loss / d p = sum over ranks, and over the shards i of each, of (n_i / n) d loss_i / d p
+    d loss / d p = sum over ranks, and over the shards i of each rank, of (n_i / n) d loss_i / d p
 
     rank 0    shards 0, 1    grads --.                   .--> sums    step
     rank 1    shards 2, 3    grads ---+--> Allreduce ---+---> sums    step
     rank 2    shards 4, 5    grads --'                   '--> sums    step
 
-where n_i is the number of counted tokens of a shard and n the number of the whole batch. Every rank draws the whole
-batch from the same generator and uses only its own shards. So every rank knows n without a message, and the batch of a
-step does not depend on the number of ranks: a resumed run may use another number of ranks.
+Here n_i is the number of counted tokens of shard i, and n is this number for the whole batch. Every rank draws the
+whole batch from the same generator and uses only its own shards. So every rank knows n without a message, and the
+batch of a step does not depend on the number of ranks: a resumed run may use another number of ranks.
 
 Even a short message costs its latency. So each step sends one message: one flat buffer holds all gradients, the loss,
 and a flag for each stop signal.
@@ -27,7 +27,7 @@ prints, logs and saves.
     mpiexec -n 4 python -m mpi4py -m numpy_attention train
 
 `-m mpi4py` ends the whole job when one rank fails; without it the other ranks would wait forever. `docs/scaling.md`
-measures the cost and the scaling.
+shows the measured cost and scaling.
 """
 
 import contextlib

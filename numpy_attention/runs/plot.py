@@ -12,7 +12,7 @@ from numpy_attention.runs.task import Log, Task
 
 
 def pictures(task: Task, directory: Path) -> str:
-    """Draw the losses and the other pictures of the task; return the names of the files, or the reason for none."""
+    """Draw the losses and the other pictures of the task; return a text with the names of the files."""
     losses = directory / "loss.png"
     try:
         log = read_log(directory / "log.jsonl")

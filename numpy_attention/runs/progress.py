@@ -23,7 +23,7 @@ class Progress:
             try:
                 tqdm = importlib.import_module("tqdm").tqdm
             except ImportError:
-                print("(pip install tqdm draws a progress bar here)", file=sys.stderr)
+                print("(pip install tqdm for a progress bar)", file=sys.stderr)
             else:
                 self.bar = tqdm(total=steps, initial=done, unit=unit, dynamic_ncols=True)
 
@@ -43,7 +43,7 @@ class Progress:
             self.bar.update(1)
 
     def line(self, entry: dict[str, Any]) -> None:
-        """Print a permanent line with the figures of an evaluation."""
+        """Print a permanent line with the numbers of an evaluation."""
         figures = [f"{name} {value:.4f}" for name, value in entry.items() if name == "loss" or name.startswith("val_")]
         text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
         text += f"  {entry['tokens_per_second']:,.0f} tokens/s"

@@ -56,7 +56,7 @@ class HowFar(NamedTuple):
 def how_far(meta: dict[str, Any], steps: int) -> HowFar:
     """The progress in a checkpoint's description.
 
-    Raises: InputError for progress that is impossible in a run of so many steps.
+    Raises: InputError for progress that is impossible in a run of `steps` steps.
     """
     try:
         step, best_step, since_best, skipped = counts = [int(meta[name]) for name in COUNTS]
@@ -78,7 +78,7 @@ def check_optimizer(arrays: dict[str, np.ndarray], progress: HowFar) -> None:
     """
     steps = int(arrays["optimizer.steps"])
     if steps != progress.step - progress.skipped:
-        run = f"the run {progress.step}, of which {progress.skipped} were skipped"
+        run = f"but the run has taken {progress.step}, of which {progress.skipped} were skipped"
         raise InputError(f"the checkpoint cannot be used: its optimizer has taken {steps} steps, {run}")
     for name, array in arrays.items():
         if name.startswith("optimizer.v.") and (least := array.min(initial=0)) < 0:
@@ -104,7 +104,7 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
         raise InputError(f"{WRONG_MODEL}: {error}") from None
     model = gpt_model(arrays, meta)
     if model.config.vocab_size != len(vocabulary):
-        raise InputError(f"{WRONG_MODEL}: its sizes are not those of its arrays")
+        raise InputError(f"{WRONG_MODEL}: its sizes do not fit its arrays")
     return model, vocabulary
 
 
@@ -123,8 +123,8 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
 
 
 def _check_size(least: int, context: int, d_model: int, arrays: dict[str, np.ndarray]) -> None:
-    """Before building a model with at least `least` parameters: the file must hold them, and the context be bounded."""
+    """Check sizes before a model is built: the file must hold at least `least` numbers, the context has a bound."""
     if least > sum(array.size for array in arrays.values()):
-        raise ValueError("its sizes are not those of its arrays")
+        raise ValueError("its sizes do not fit its arrays")
     if context * d_model > MAX_TABLE:
         raise ValueError(f"a context of {context} is too long")

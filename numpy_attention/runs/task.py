@@ -67,7 +67,7 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(self, model: Any, workers: Workers) -> dict[str, float]:
-        """Figures on held-out data; one of them is `val_loss`."""
+        """Numbers measured on held-out data; one of them is `val_loss`."""
 
     @abstractmethod
     def description(self) -> str:
@@ -80,10 +80,10 @@ class Task(ABC):
 
     @abstractmethod
     def report(self, model: Any, rng: np.random.Generator, workers: Workers) -> str:
-        """The final report: the figures compared with their baselines, and examples."""
+        """The final report: the results compared with their baselines, and examples."""
 
     def write_result(self, model: Any, directory: Path) -> str:
-        """At the end of a run, write its result if it is more than the checkpoint, and return the file's name."""
+        """At the end of a run, write its result, if it has one besides the checkpoint; return the file's name."""
         return ""
 
     def pictures(self, log: Log) -> dict[str, Callable[[], Any]]:

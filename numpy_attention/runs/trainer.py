@@ -1,16 +1,18 @@
 """Chapter 29. The trainer: a long run
 
-The step is that of Chapter 28, with the batch cut into shards and the gradients added up (Chapters 31 and 32). This
-file adds everything around the step: at intervals a line in the log, an evaluation on held-out data, a checkpoint.
+Each step is the step of Chapter 28, with the batch cut into shards and the gradients added up (Chapters 31 and 32).
+This file adds everything around the step: at intervals a line in the log, an evaluation on held-out data, a
+checkpoint.
 
     run:   step  step  step ... step  step  step ...            until the last step, a signal, or no more patience
              |                    |     |
              log                  log   evaluation, checkpoint  every log_every, eval_every, save_every steps
 
-No random generator keeps a state from step to step. A generator seeded with (seed, BATCH, t) draws the batch of step t;
-a generator seeded with (seed, DROPOUT, t, i) draws the dropout of shard i. So step t does not depend on the path to it,
-and a resumed run equals the uninterrupted run bit for bit, if it uses the same number of threads and ranks. With
-another number, the shards differ, so sums are rounded differently and other generators draw the dropout.
+No random generator keeps a state from step to step. A generator seeded with (seed, BATCH, t) draws the batch of step
+t; a generator seeded with (seed, DROPOUT, t, i) draws the dropout of shard i. So the random numbers of step t do not
+depend on earlier steps, and a resumed run equals the uninterrupted run bit for bit, if it uses the same number of
+threads and ranks. With another number, the shards differ, so sums are rounded differently and other generators draw
+the dropout.
 """
 
 from __future__ import annotations
@@ -143,7 +145,7 @@ class Trainer:
         return "finished"
 
     def one_step(self) -> tuple[float, float, int]:
-        """Draw a batch and take one step; return the loss before it, the norm of the gradients, the counted tokens."""
+        """Take one step on a new batch; return the loss before the step, the gradient norm, and the counted tokens."""
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)
@@ -229,7 +231,7 @@ class Trainer:
         self.fault = ""
         if math.isfinite(loss) and math.isfinite(norm):
             return
-        self.fault = f"the loss is {loss}, the norm of the gradients {norm}; {self._cause(batch)}"
+        self.fault = f"the loss is {loss} and the norm of the gradients is {norm}; {self._cause(batch)}"
         if self.skipped >= self.config.skip_bad_steps:
             raise NonFiniteError(f"step {self.step + 1}: {self.fault}")
         self.skipped += 1

@@ -26,7 +26,8 @@ class CopyTask(TranslationTask):
     """Sequences of 10 symbols from 1 to 10, the first always 1."""
 
     start_token = 1
-    stop_token = PAD  # every output has the same length, so the decoder needs no stop token; padding is always wrong
+    # every output has the same length, so the decoder needs no stop token; an output of padding is always wrong
+    stop_token = PAD
     defaults: ClassVar[dict[str, Any]] = TranslationTask.defaults | {
         "context": 10, "batch": 80, "steps": 1000, "learning_rate": 1e-3,
     }

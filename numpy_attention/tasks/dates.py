@@ -79,7 +79,7 @@ class DateTask(TranslationTask):
         pairs = draw_dates(6, rng, held_out=True)
         source_ids, _, targets = encode_dates(pairs)
         outputs = model.greedy(source_ids, START, STOP, targets.shape[1])
-        lines = [f"exact matches on {FRESH:,} pairs of form and date not trained on together: {exact:.2%}", ""]
+        lines = [f"exact matches on {FRESH:,} held-out pairs of a date and a format: {exact:.2%}", ""]
         lines += [f"  {source:<{LONGEST}} -> {spell(output)}" for (source, _), output in zip(pairs, outputs)]
         return "\n".join(lines)
 

@@ -5,8 +5,8 @@
     <|im_start|>assistant
     1987-03-03<|im_end|>                                                  answer: a target for each token
 
-The training pairs and the held-out pairs are those of the encoder-decoder that learns this task from random parameters
-(`dates.py`), so the two accuracies can be compared.
+The training pairs and the held-out pairs are the same as for the encoder-decoder that learns this task from random
+parameters (`dates.py`), so the two accuracies can be compared.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class FineTunedDates(Task):
     def report(self, model: GPT, rng: np.random.Generator, workers: Workers) -> str:
         """The share of exact matches on held-out pairs before and after the fine-tuning, and six answers."""
         before, after = (self.evaluate(which, workers)["val_exact"] for which in (self.start.untouched(), model))
-        lines = [f"exact matches on {HELD_OUT} pairs of form and date not trained on together:"]
+        lines = [f"exact matches on {HELD_OUT} held-out pairs of a date and a format:"]
         lines += [f"  before {before:>7.1%}", f"  after  {after:>7.1%}", ""]
         pairs = draw_dates(6, rng, held_out=True)
         lines += [f"  {written:<36} -> {answer}" for (written, _), answer in zip(pairs, self.answers(model, pairs))]

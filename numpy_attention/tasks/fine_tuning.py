@@ -1,6 +1,6 @@
 """text --from MODEL: fine-tune a pretrained model on a text: all its parameters, or a low-rank change (Chapter 37).
 
-The tokenizer is that of the model. The text is split as for a model that starts from random parameters, so the losses
+The tokenizer comes with the model. The text is split as for a model that starts from random parameters, so the losses
 can be compared. The report compares the model before the fine-tuning with the model after it.
 """
 
@@ -55,7 +55,7 @@ class Start:
         return loaded.model
 
     def saved(self) -> dict[str, Any]:
-        """The fingerprint of the pretrained model: a checkpoint does not hold its weights, but must recognize them."""
+        """The fingerprint; it identifies the pretrained model, whose weights are not in the checkpoint."""
         return {"from_sha256": self.sha256}
 
     def write_result(self, model: GPT, directory: Path) -> str:

@@ -8,7 +8,7 @@ different period, so no fixed distance helps: the model must find the symbol its
 together, and the model learns both at the same time: the loss stays on a plateau and then drops sharply. During the
 run the log stores the loss at each position and what each head looks at (Chapter 39).
 
-The test uses the longest period. Towards the end of its first half a trained model does worse than guessing. In
+The test uses the longest period. Towards the end of the first half, a trained model does worse than guessing. In
 training most pieces have already been repeated at these positions, so the model takes a symbol that occurs twice for
 the beginning of the repetition.
 
@@ -58,7 +58,7 @@ class InductionTask(Task):
         super().__init__(config)
         T = config.context
         if T % 4 or not 8 <= T <= LONGEST:
-            raise InputError(f"--context must be a multiple of 4 from 8 to {LONGEST} for periods of a quarter, got {T}")
+            raise InputError(f"--context must be a multiple of 4 from 8 to {LONGEST}, got {T}")
         rng = np.random.default_rng([TEST, config.seed])
         self.test = self.examples(np.full(FRESH, T // 2), rng)
 

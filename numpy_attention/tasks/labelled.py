@@ -18,7 +18,7 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.parallel import Batch, Workers, count_targets
 from numpy_attention.runs.task import Task
 
-TEST = 1_000_003  # the first number of every test set's seed; training batches begin with the seed of the run
+TEST = 1_000_003  # the first number in the seed of each test set; in seeds of training batches it is the run's seed
 AT_ONCE = 512  # held-out examples in one forward pass
 IN_MEMORY = 2**26  # the most ids of examples in memory, half a gigabyte
 

@@ -1,8 +1,8 @@
 """reverse: write sixteen digits in reverse order.
 
 Each output position must look at one input position, so one layer with one head is enough. The weights of this head
-are a picture of the task: a diagonal from corner to corner. The setting and the published result (100.00 % of
-positions) come from tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
+show the task: a diagonal from corner to corner. The setting and the published result (100.00 % of positions) come from
+tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
 """
 
 from __future__ import annotations

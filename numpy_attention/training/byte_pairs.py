@@ -24,7 +24,7 @@ it. The cost of a merge is then the work on these chunks and one pass through th
 we take the one with the lowest ids, so the same text gives the same vocabulary on every machine.
 
 To encode a chunk, repeat the merges in the order in which they were learned. To decode, look up the bytes of each id
-and join them. The chunks of a text join to the text, and a merge only groups the bytes of its chunk, so
+and join them. The chunks of a text, joined, are the text, and a merge only groups bytes of one chunk, so
 
     decode(encode(text)) = text
 
@@ -85,7 +85,7 @@ class ByteVocabulary(Vocabulary):
 class BytePairVocabulary(ByteVocabulary):
     """Bytes and the merged pairs, in the order in which they were learned.
 
-    Raises: InputError for merges that no vocabulary can have.
+    Raises: InputError for an invalid merge.
     """
 
     def __init__(self, merges: Iterable[Pair]) -> None:
@@ -140,7 +140,7 @@ class BytePairVocabulary(ByteVocabulary):
 
 
 def vocabulary_from(saved: Mapping[str, Any]) -> Vocabulary:
-    """The vocabulary from a result of its `saved()`.
+    """Rebuild a vocabulary from the result of its method `saved()`.
 
     Raises: InputError for anything else.
     """
@@ -216,5 +216,5 @@ def _utf8(text: str) -> bytes:
 
 
 def _characters(token: bytes) -> int:
-    """The number of characters that begin in a token: all bytes except continuation bytes."""
+    """The number of characters that begin in a token: count all bytes except continuation bytes."""
     return sum(byte & 0xC0 != 0x80 for byte in token)

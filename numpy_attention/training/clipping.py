@@ -1,11 +1,11 @@
 """Chapter 25, appendix. Clipping: a bound on the norm of the gradient
 
-Sometimes a batch has a gradient many times longer than usual, and one such step can undo a thousand good steps. So the
-gradients of all parameters, taken as one long vector, are scaled down to a largest norm before the optimizer uses them.
-For transformers the usual bound is 1.0.
+Sometimes the gradient of one batch has a norm many times larger than usual. One step with this gradient can undo a
+thousand good steps. So before the optimizer uses the gradients, we regard those of all parameters as one vector. If the
+norm of this vector is above a bound, we scale it down to the bound. For transformers the usual bound is 1.0.
 
-For SGD this bounds the step. Adam divides by the scale of the gradients, so there clipping bounds the weight of one
-batch in the means m and v.
+For SGD, clipping bounds the step. Adam divides by the scale of the gradients, so clipping does not bound its step. It
+bounds how much one batch can change Adam's running means m and v.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     max_norm = require_number("clip_by_global_norm", "max_norm", max_norm, above=0)
     require_arrays("clip_by_global_norm", "grads", grads, written=True)
     norm = global_norm(grads)
-    scale = max_norm / np.maximum(norm, max_norm)  # a branch on the norm would wait for a GPU
+    scale = max_norm / np.maximum(norm, max_norm)  # no `if`: with a GPU, Python would have to wait for the norm
     for g in grads.values():
         g *= scale
     return norm

@@ -13,7 +13,7 @@ so position t predicts the character after it. One forward pass makes all T pred
 t has a context of t + 1 characters.
 
 The held-out loss is the mean over the whole held-out text, cut into consecutive blocks, in nats per character. The
-first characters of each block have little context. This makes the loss larger, and it is counted, as is usual.
+first characters of each block have little context, so their loss is larger; as usual, they are counted too.
 
 The default text comes with the book: the help topics of Python 3.11, 465,000 characters of English, in the folder
 `help_topics` with their licence. Every version of Python contains such topics, but with different text.
@@ -50,7 +50,7 @@ def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
     """The text of a UTF-8 file in pieces of about `size` bytes. Newlines are not translated; a byte order mark is
     dropped.
 
-    Raises: InputError, in one line, if the file is not a UTF-8 text.
+    Raises: InputError if the file is not a UTF-8 text.
     """
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
@@ -158,7 +158,7 @@ def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Gener
     Raises: InputError if the text is too short.
     """
     if len(ids) < length + 1:
-        raise InputError(f"a text of {len(ids)} tokens is shorter than one block of {length} tokens and one more")
+        raise InputError(f"a text of {len(ids)} tokens is too short: a block needs {length} tokens and one more")
     starts = rng.integers(0, len(ids) - length, size=count)
     blocks = np.asarray(ids[starts[:, None] + np.arange(length + 1)], np.int64)  # (count, length + 1)
     return blocks[:, :-1], blocks[:, 1:]

@@ -34,9 +34,9 @@ def id_dtype(vocabulary_size: int) -> np.dtype[Any]:
 
 
 def write_ids(path: Path, arrays: Iterable[np.ndarray], dtype: np.dtype[Any]) -> None:
-    """Write ids that arrive piece by piece as one .npy array with a checksum after it, by an atomic write.
+    """Write ids, given piece by piece, as one .npy array followed by a checksum, in one atomic write.
 
-    Raises: ValueError if the header grows.
+    Raises: ValueError if the header does not fit into its reserved space.
     """
     with atomic_write(path) as temporary, open(temporary, "wb") as file:
         file.write(_header(0, dtype))

@@ -12,7 +12,7 @@
       |
       +---> next batch
 
-That is all of training. Chapter 29 and those after it add what a long run needs around these lines: threads, machines,
+That is all of training. The chapters from 29 on add what a long run needs around these lines: threads, machines,
 checkpoints, a log. They call the same `take_step`.
 
     losses = train(model, AdamW(model.parameters()), batches, lambda step: warmup_cosine(step, 500, 50, 3e-3))
@@ -57,7 +57,8 @@ def take_step(
 ) -> tuple[float, float]:
     """Clip the gradients (not for clip = 0) and update the parameters; return the loss and the norm before clipping.
 
-    If the loss or the norm is not finite, the parameters do not change: a NaN in them would be in every later loss.
+    If the loss or the norm is not finite, the parameters do not change: a NaN in one of them would spread to every
+    later loss.
     """
     norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
     # the only place in a step that waits for a GPU

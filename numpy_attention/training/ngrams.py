@@ -1,17 +1,17 @@
 """Chapter 27, continued. The baseline: predicting text by counting
 
-What does a held-out loss of 1.6 nats per character mean? Compare it with predictors that only count. A bigram predictor
-looks up how often each character c followed the previous character in the training text. An n-gram predictor looks up
-how often c followed the n - 1 previous characters, the context h. A long context predicts better but occurs rarely, so
-each order is mixed with the next shorter order. Witten and Bell weight the two by how often h was followed by a new
-character: if h occurred N(h) times and was followed by D(h) different characters, then the next character was new in
-D(h) of these N(h) cases, and
+What does a held-out loss of 1.6 nats per character mean? Compare it with predictors that only count. A bigram
+predictor looks up how often each character c followed the previous character in the training text. An n-gram
+predictor, of order n, looks up how often c followed the n - 1 previous characters, the context h. A long context
+predicts better but occurs rarely, so each order is mixed with the next shorter order. Witten and Bell weight the two
+by how often h was followed by a new character: if h occurred N(h) times and was followed by D(h) different characters,
+then the next character was new in D(h) of these N(h) cases, and
 
     P(c | h) = (N(h, c) + D(h) P(c | h')) / (N(h) + D(h)),        h' = h without its oldest character,
 
-which sums to one over c if P(. | h') does. For a context that never occurred, N = D = 0 and P(c | h) = P(c | h'). Below
-the single characters is the uniform P = 1 / V. A GPT that does not beat the trigram has learned nothing more than a
-table of three-letter counts contains; a GPT that beats the trigram must have used characters further back.
+which sums to one over c if P(. | h') does. For a context that never occurred, N = D = 0 and P(c | h) = P(c | h'). The
+order below the single characters is the uniform P = 1 / V. A GPT that does not beat the trigram has learned nothing
+more than a table of three-letter counts contains; a GPT that beats the trigram must have used characters further back.
 
 Source: Witten, Bell, The Zero-Frequency Problem (1991), method C; Chen, Goodman, An Empirical Study of Smoothing
 Techniques for Language Modeling (1998), section 2.3.

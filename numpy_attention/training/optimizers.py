@@ -27,7 +27,7 @@ L2 regularization adds weight_decay p to g. Adam would divide this term by sqrt(
 largest gradients would decay least. AdamW leaves the term out of m and v and shrinks the parameters directly,
 p <- (1 - learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper multiplies the decay
 only by the schedule; we multiply it by the learning rate, as PyTorch does. And we shrink only matrices, since there is
-no reason to pull a bias or the gain of a norm towards zero.
+no reason to pull a bias or the gamma of a norm towards zero.
 """
 
 import math

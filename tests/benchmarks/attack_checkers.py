@@ -4,7 +4,7 @@
     python -m tests.benchmarks.attack_checkers errors        one part: errors, right or peers
     python -m tests.benchmarks.attack_checkers --draws 5     draws of each function at each scale (default: 34)
     python -m tests.benchmarks.attack_checkers --quick       one draw, no other checkers, nothing stored: two minutes
-    python -m tests.benchmarks.attack_checkers --fresh       first delete the results of our checker, not the others'
+    python -m tests.benchmarks.attack_checkers --fresh       first delete the results of our checker only
     python -m tests.benchmarks.attack_checkers --write       write the tables into docs/checkers.md
 
 Results that are in attack.json are not computed again, so a stopped run continues. `peers` needs

@@ -9,9 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "checkers.md"
 KINDS = {
     "one point": "wrong at exactly one point: `x == 0`, `x == 1`, two equal inputs",
     "form": "not a gradient: None, wrong names, a missing gradient, complex numbers, a wrong shape",
-    "no function": "a forward that is noisy, random, or too rough to have a slope",
-    "ties": "all of `dy` for each of several equal numbers",
-    "float32": "float32: one element of 2,000 off by 1e-3, of 100,000 by 1 %",
+    "no function": "a forward that is noisy, random, or too irregular to have a derivative",
+    "ties": "the backward gives all of `dy` to each of several equal numbers",
+    "float32": "float32: one element of 2,000 off by 1e-3, or one of 100,000 off by 1 %",
     "structure": "changes `dy`, an input or the cache; right only for contiguous `dy`; wrong for a batch of one",
     "relative": "off by 1e-7, 1e-10 or 1e-12",
     "ordinary": "ordinary mistakes in a derivation",
@@ -38,7 +38,7 @@ def tables(results: Found) -> dict[str, str]:
 def errors_table(errors: Found) -> str:
     """A row for each kind of mistake: counts, misses, false accusations, grades of the diagnosis, cost."""
     diagnosis = ["right diagnosis", "no diagnosis", "wrong diagnosis"]
-    head = ["kind", "mistakes", "missed", "right argument accused", *diagnosis, *COST]
+    head = ["kind", "mistakes", "missed", "right gradient called wrong", *diagnosis, *COST]
     lines = [row(head), "|---" * len(head) + "|"]
     for kind, text in [*KINDS.items(), ("", "**all**")]:
         some = [one for one in errors.values() if kind in ("", one["kind"])]

@@ -1,10 +1,11 @@
-"""How the cost of a training step grows, and how far each kind of work is from what this machine can do.
+"""How the cost of a training step grows, and how far each kind of work is from the limit of this machine.
 
     python -m tests.benchmarks.bench_growth --plot roofline.svg      # two minutes
 
 Growth: each size of the model is doubled separately; the exponent is log2 of the growth of the step's time. The table
 compares it with the exponent of the number of operations in the matrix products. Roofline: work with I operations for
-each byte it moves has a limit: the smaller of two rates, the products' rate and I times the memory's bandwidth.
+each moved byte is at most as fast as the smaller of two rates: the rate of matrix products, and I times the bandwidth
+of the memory.
 """
 
 import argparse
@@ -57,7 +58,7 @@ def growth(rounds: int, threads: int) -> None:
         [DOUBLED[name], f"{math.log2(counts[i] / counts[0]):.2f}", f"{math.log2(times[i] / times[0]):.2f}"]
         for i, name in enumerate(DOUBLED, start=1)
     ]
-    table(["what doubles", "exponent of the products", "exponent of the step's time"], rows)
+    table(["doubled size", "exponent of the products", "exponent of the step's time"], rows)
 
 
 def roofline(rounds: int, threads: int, picture: Path | None) -> None:
@@ -130,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="how the cost of a step grows, and a roofline of this machine")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--plot", type=Path, help="draw the roofline there (.svg, .png)")
+    parser.add_argument("--plot", type=Path, help="draw the roofline into this file (.svg, .png)")
     args = parser.parse_args()
     keep_freed_memory()
     print(machine(args.threads) + "\n")

@@ -6,9 +6,9 @@
     python -m tests.benchmarks.compare_checkers --ours     renew only the texts of our checker on the page
 
 Every checker is called as its documentation shows, with its default options, on the same inputs. It checks the right
-gradient first: an alarm is then a false alarm, and an alarm for the planted mistake does not count. A check may take
-LIMIT seconds. scipy.optimize.check_grad returns only a norm; here a norm above 1e-6 of the gradient's norm counts as an
-alarm.
+gradient first: an alarm there is a false alarm, and then an alarm for the planted mistake does not count. A check may
+take LIMIT seconds. scipy.optimize.check_grad returns only a norm; here a norm above 1e-6 of the gradient's norm counts
+as an alarm.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""A contender closes its resources at the end of its process; a test closes them at its own end."""
+"""A contender closes its resources at the end of its process; a test closes them at the end of the test."""
 
 from collections.abc import Iterator
 

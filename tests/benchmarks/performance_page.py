@@ -66,7 +66,7 @@ def steps(found):
             time = f"{milliseconds(r.seconds)}\N{NO-BREAK SPACE}({milliseconds(r.low)}–{milliseconds(r.high)})"
             rows.append([case["size"], name, time, ratio, f"{r.seconds / results[FLOOR].seconds:.2f}",
                          megabytes(r.peak), megabytes(r.beyond_start)])  # fmt: skip
-    head = ["size", "", "ms", "ratio to PyTorch eager", "to the products", "peak memory, MB",
+    head = ["size", "", "ms", "ratio to PyTorch eager", "ratio to the products", "peak memory, MB",
             "without the libraries, MB"]  # fmt: skip
     return [f"Measured on this machine: {found['machine']}.", "", *table(head, rows)]
 
@@ -115,7 +115,7 @@ def generation(found):
         [report.name_of(case), name, f"{case['batch'] * case['tokens'] / r.seconds:.0f}", f"{r.ratio:.2f}"]
         for case, results in races(found, "generation") for name, r in results.items()
     ]  # fmt: skip
-    return table(["", "", "tokens/s", "time / PyTorch eager's"], rows)
+    return table(["", "", "tokens/s", "time / time of PyTorch eager"], rows)
 
 
 def ops(found):

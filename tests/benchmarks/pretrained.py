@@ -1,4 +1,4 @@
-"""The work to measure with a real model, SmolLM2-135M-Instruct in float32, and our side of it in NumPy.
+"""The work to measure with a real model, SmolLM2-135M-Instruct in float32, and our NumPy code for it.
 
     prompt         read a text of 512 tokens, fill the KV cache, and compute the logits of the last position
     generation     write 128 tokens, always the most likely one; the time includes reading a prompt of 16 tokens
@@ -55,7 +55,7 @@ def cases(quick: bool) -> list[Case]:
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """Our side of a case: "ours" is the commands' way, "products" and "reading" are the lower limits."""
+    """Our code for a case: "ours" as in the commands, "products" and "reading" are the lower limits."""
     if case["name"] == "first word":
         options = ["--prompt", FIRST_PROMPT, "--tokens", "1", "--temperature", "0"]
         return first_word([sys.executable, "-m", "numpy_attention", "sample", MODEL, *options], threads)

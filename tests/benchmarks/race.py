@@ -46,7 +46,7 @@ class Result(NamedTuple):
     ratio: float
     rounds: int
     peak: int | None  # of the whole process
-    beyond_start: int | None  # peak minus the memory before the work was prepared, which is that of the libraries
+    beyond_start: int | None  # peak minus the memory before the work was prepared, which the libraries use
     extra: int | None  # peak minus the memory after the inputs were made
 
 

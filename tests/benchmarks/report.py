@@ -79,9 +79,9 @@ def head(kind: str) -> list[str]:
     """The titles of the columns of `rows`."""
     columns = ["", "", "ms"]
     columns += ["tokens/s"] if kind in RATED else []
-    columns += ["ratio to the first"]
+    columns += ["ratio to the first library"]
     more = {
-        "step": ["to the products", "peak MB", "of these without the libraries"],
+        "step": ["ratio to the products", "peak MB", "of these without the libraries"],
         "long": ["peak MB", "MB if all weights were stored"],
         "attention": ["MB without the inputs"],
         "pretrained": ["peak MB"],

@@ -31,7 +31,7 @@ def constants_table(found):
         ("$c_0$, ms a step", lambda k: f"{1e3 * k['c_0']:.1f}"),
         ("$c_1$, ms an example", lambda k: f"{1e3 * k['c_1']:.1f}"),
         ("$u$, ms an update", lambda k: f"{1e3 * k['update']:.1f}"),
-        ("$s$, compute slower with two busy cores", lambda k: f"{k['slower']:.2f}"),
+        ("$s$, slowdown with two busy cores", lambda k: f"{k['slower']:.2f}"),
     ):
         lines.append(f"| {name} | " + " | ".join(map(form, each)) + " |")
     here = f"Between two ranks of this machine $L$ = {1e6 * latency:.1f} µs and $W$ = {bandwidth / 1e9:.1f} GB/s."
@@ -39,7 +39,7 @@ def constants_table(found):
 
 
 def measured_table(found):
-    lines = ["| | measured, ms | speed-up | model, ms | error of the model |", "|---|---|---|---|---|"]
+    lines = ["| | measured, ms | speed-up | cost model, ms | error of the cost model |", "|---|---|---|---|---|"]
     for case in CASES:
         k, data = constants(found, case), found["cases"][case]
         alone = data["threads"]["1"]["step"]
@@ -82,7 +82,7 @@ def predicted_table(found):
         lines.append(f"| {ranks} | {' | '.join(cells)} |")
     ends = [f"{crossing(found, case, network):,.0f} for {case} on {network.split(' ', 2)[2]}"
             for case in CASES for network in NETWORKS]  # fmt: skip
-    return [*lines, "", f"$P^\\ast$ is {', '.join(ends[:-1])} and {ends[-1]}."]
+    return [*lines, "", f"$P^\\ast$ (defined below) is {', '.join(ends[:-1])} and {ends[-1]}."]
 
 
 def crossing(found, case, network, examples=1024):

@@ -1,4 +1,4 @@
-"""The work to measure (a training step, an op, attention alone, generation), and our side of it in NumPy."""
+"""The work to measure (a training step, an op, attention alone, generation), and our NumPy code for it."""
 
 import importlib.util
 import math
@@ -48,7 +48,7 @@ class Unavailable(Exception):
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """Our side of a case: "ours" is the training loop's way, "plain" the textbook form, "products" the lower limit."""
+    """Our code for a case: "ours" as in the training loop, "plain" as in textbooks, "products" the lower limit."""
     if case["kind"] in ("step", "long"):
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
@@ -103,7 +103,7 @@ def bytes_of_all_weights(size: str) -> int:
 
 
 def products_of(size: str, shards: int = 1) -> list[tuple[int, int, int, int, int]]:
-    """All matrix products of a step: (times, n, a, b, c) are n matrices (a, b) by n matrices (b, c), so many times."""
+    """All matrix products of a step: (times, n, a, b, c) is `times` times n matrices (a, b) by n matrices (b, c)."""
     V, T, B, d, layers, H = SIZES[size]
     B //= shards
     d_k = d // H

@@ -300,18 +300,18 @@ def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--task=reverse", "--text=/nonexistent"],
-     "--text has an effect only with --task text, and here it is reverse; leave it out"),
-    (["--task=sum", "--text=t.txt"], "--text has an effect only with --task text, and here it is sum"),
-    (["--task=digits", "--vocabulary=byte"], "--vocabulary has an effect only with --task text, and here it is digits"),
-    (["--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
-    (["--task=copy", "--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, and here it is char"),
+     "--text has an effect only with --task text, not with reverse; leave --text out"),
+    (["--task=sum", "--text=t.txt"], "--text has an effect only with --task text, not with sum"),
+    (["--task=digits", "--vocabulary=byte"], "--vocabulary has an effect only with --task text, not with digits"),
+    (["--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, not with char"),
+    (["--task=copy", "--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, not with char"),
     (["--optimizer=sgd", "--beta2=0.5"],
-     "--beta2 has an effect only with --optimizer adamw or adam, and here it is sgd"),
+     "--beta2 has an effect only with --optimizer adamw or adam, not with sgd"),
     (["--task=sum", "--weight-decay=0.5"],
-     "--weight-decay has an effect only with --optimizer adamw, and here it is adam"),
+     "--weight-decay has an effect only with --optimizer adamw, not with adam"),
     (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
     (["--task=dates", "--from=smollm2", "--text=t.txt"],
-     "--text has an effect only with --task text, and here it is dates"),
+     "--text has an effect only with --task text, not with dates"),
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
 @pytest.mark.parametrize("place", ["options", "file"])
 def test_refuses_settings_without_effect(

@@ -1,4 +1,4 @@
-"""Arrays and models in files: loading trusts nothing, and loaded arrays equal saved arrays."""
+"""Arrays and models in files: loading checks everything, and loaded arrays equal saved arrays."""
 
 import io
 import json
@@ -53,8 +53,8 @@ def test_refuses_a_file_of_another_class_or_size(tmp_path):
     arrays, meta = load_arrays(path)
     for change, message in [
         ({"vocab_size": 8}, r"token_embedding.table is float64 \(7, 8\), expected float64 \(8, 8\)"),
-        ({"d_model": 10**9}, "its sizes are not those of its arrays"),
-        ({"num_layers": 10**9}, "its sizes are not those of its arrays"),
+        ({"d_model": 10**9}, "its sizes do not fit its arrays"),
+        ({"num_layers": 10**9}, "its sizes do not fit its arrays"),
         ({"num_heads": 3}, "d_model must be divisible by num_heads"),
         ({"colour": "red"}, "unexpected keyword argument 'colour'"),
     ]:

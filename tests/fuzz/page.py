@@ -38,9 +38,9 @@ def table(tally: dict[str, Any]) -> str:
     for name, of in counts.items():
         row = of.total(), of["refused"], of["killed"] + of["interrupted"]
         lines.append(f"| {ATTACKS.get(name, name)} | {' | '.join(f'{n:,}' for n in row)} |")
-    run = f"{tally['seconds'] / 60:.0f} minutes on one core, seeds from {tally['seed']} on"
+    run = f"The attacks ran for {tally['seconds'] / 60:.0f} minutes on one core, with seeds from {tally['seed']} on"
     found = len(tally["found"]) or "none"
-    return "\n".join([*lines, "", f"{run}; findings: {found}. All attacks ended as this page promises."])
+    return "\n".join([*lines, "", f"{run}. Errors found: {found}. All attacks ended as this page promises."])
 
 
 def main() -> None:

@@ -29,6 +29,6 @@ def test_outcomes_are_summed_by_attack_and_an_unknown_attack_is_an_error() -> No
     assert f"| {ATTACKS['runs']} | 1,209 | 2 | 1,204 |" in text
     assert f"| {ATTACKS['arrays']} | 18 | 11 | 0 |" in text
     assert "| total | 1,227 | 13 | 1,204 |" in text
-    assert "60 minutes on one core, seeds from 8 on; findings: 1." in text
+    assert "The attacks ran for 60 minutes on one core, with seeds from 8 on. Errors found: 1." in text
     with pytest.raises(KeyError):
         table(tally | {"kinds": {"something new": {"right": 1}}})

@@ -39,7 +39,7 @@ def test_previous_token_head_scores_1_and_other_heads_less() -> None:
     model, ids = looking_back([1, N - 1, 2], 2 * N), np.tile([[3, 1, 4, 1], [5, 2, 6, 5]], 2)
     assert list(inside.previous_token_scores(model, ids)) == ["blocks.0.attention"]
     scores = inside.previous_token_scores(model, ids)["blocks.0.attention"]
-    # the other heads look at the token before only from position 1
+    # the other heads look at the previous token only from position 1
     np.testing.assert_allclose(scores, [1, 1 / 7, 1 / 7], atol=1e-9)
 
 

@@ -48,7 +48,8 @@ def test_refuses_gradient_of_another_shape_or_dtype(kind, rng):
 
 def test_refuses_positions_that_would_widen_the_batch(rng):
     layer = na.PositionEmbedding("learned", 6, 4, rng, np.float64)
-    with pytest.raises(ValueError, match=r"positions must be \(3,\) or \(1, 3\), as the vectors of x, got \(2, 3\)"):
+    message = r"positions must be \(3,\) or \(1, 3\), one for each vector of x, got \(2, 3\)"
+    with pytest.raises(ValueError, match=message):
         layer.forward(np.zeros((1, 3, 4)), np.array([[0, 1, 2], [1, 2, 3]]))
 
 

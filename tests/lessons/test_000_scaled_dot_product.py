@@ -87,5 +87,5 @@ def test_any_number_of_leading_axes(lead: tuple[int, ...], rng: np.random.Genera
 
 
 def test_refuses_a_mask_of_integers(qkv: np.ndarray) -> None:
-    with pytest.raises(TypeError, match=r"mask must be boolean.*1 = may look: mask\.astype\(bool\)"):
+    with pytest.raises(TypeError, match=r'mask must be boolean.*1 means "may look", pass mask\.astype\(bool\)'):
         na.scaled_dot_product_attention(*qkv, mask=np.ones((B, 1, T), dtype=np.int64))

@@ -73,7 +73,7 @@ OF_CHAPTERS = (
     Explained("ops/dropout.dropout",
               ("rng.random(x.shape, dtype=np.float32) >= rate -> rng.random(x.shape, dtype=np.float32) > rate",),
               "They differ when a random number equals the rate: once in sixteen million draws."),
-    Explained("ops/losses.counted_places", ("0 -> 1",), "A place that does not count may hold any token."),
+    Explained("ops/losses.counted_positions", ("0 -> 1",), "An ignored position may hold any token."),
     Explained("ops/losses.negative_log_likelihood_rows", ("-1 -> 1",),
               "The array has two axes, so the last axis is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),

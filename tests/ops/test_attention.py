@@ -170,10 +170,10 @@ Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
     ({"v": (4, 5, 6)}, "every key has one value"),
     ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is not a multiple of 3"),
     ({"k": (3, 4, 5, 8), "v": (3, 4, 5, 6)}, "q and k must come from the same batch"),
-    ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "with three axes the first is the batch"),
+    ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "if q has three axes, its first axis is the batch"),
     ({"mask": (5, 3)}, "did you pass it transposed"),
-    ({"mask": (2, 5)}, r"for one row of keys per sequence, .* mask\[:, None, None, :\]"),
-    ({"mask": (1, 2, 4, 3, 5)}, "it has one axis too many"),
+    ({"mask": (2, 5)}, r"if each row belongs to one sequence, .* mask\[:, None, None, :\]"),
+    ({"mask": (1, 2, 4, 3, 5)}, "it has more axes than the scores"),
     ({"mask": (3, 4)}, "the last two axes are queries and keys"),
 ], ids=str)
 def test_refuses_wrong_shapes_and_suggests_a_fix(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:
@@ -187,7 +187,8 @@ def test_refuses_wrong_shapes_and_suggests_a_fix(op: Any, changed: dict[str, tup
 @pytest.mark.parametrize("dtype", [np.int64, np.float32])
 def test_a_mask_of_numbers_is_not_guessed_at(dtype: type) -> None:
     q, k, v = np.ones(Q), np.ones(K), np.ones(V)
-    with pytest.raises(TypeError, match=r"1 = may look: .*; 1 = hidden: mask_from_blocked\(mask\); 0 / -inf"):
+    fix = r'1 means "may look", .*; if 1 means "hidden", pass mask_from_blocked\(mask\); if the mask holds 0 and -inf'
+    with pytest.raises(TypeError, match=fix):
         na.scaled_dot_product_attention(q, k, v, mask=np.ones((3, 5), dtype))
 
 

@@ -93,7 +93,8 @@ def test_float16_computes_statistics_in_float32(rng: np.random.Generator) -> Non
 
 @pytest.mark.parametrize("eps", [0.0, -1e-5])
 def test_refuses_eps_that_is_not_positive_and_explains_why(eps: float) -> None:
-    with pytest.raises(ValueError, match=r"layer_norm: eps must be above 0 and finite, got .* dividing by zero"):
+    why = "eps prevents a division by zero for a constant vector"
+    with pytest.raises(ValueError, match=f"layer_norm: eps must be above 0 and finite, got .*; {why}"):
         na.layer_norm(np.ones((2, 7)), np.ones(7), np.ones(7), eps)
     with pytest.raises(ValueError, match="rms_norm: eps must be above 0 and finite"):
         na.rms_norm(np.ones((2, 7)), np.ones(7), eps)

@@ -283,7 +283,7 @@ def test_save_refuses_a_model_with_frozen_arrays(rng: np.random.Generator, tmp_p
     with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*merge_low_rank"):
         model.save(tmp_path / "model.npz")
     model.unfreeze()  # not enough: the matrices with changes stay frozen
-    with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*call merge_low_rank if they came with add_low_rank"):
+    with pytest.raises(ValueError, match=r"GPT\.save: .* frozen .*call merge_low_rank if add_low_rank froze them"):
         model.save(tmp_path / "model.npz")
     assert not list(tmp_path.iterdir())
     na.merge_low_rank(model)

@@ -173,7 +173,7 @@ def test_corrupted_text_is_refused_in_one_line_or_read_correctly(
         (("model", "window"), 2**63, "window is too large or not finite"),
         (("model", "rotary_base"), -1.0, "rotary_base must be above 0"),
         (("model", "context_length"), 10**9, "context of 1000000000 is too long"),
-        (("config", "d_ff"), 10**7, "its sizes are not those of its arrays"),
+        (("config", "d_ff"), 10**7, "its sizes do not fit its arrays"),
         (("config", "d_ff"), 10**9,
          "--layers, --d-model, --d-ff and --vocab-size give at least 128,000,081,920 parameters"),
         (("config", "context"), 10**9, "--batch times --context must be at most 4,194,304"),

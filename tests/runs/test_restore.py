@@ -83,14 +83,14 @@ def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, te
         if value == most:
             assert getattr(load_run(path)[0], name) == most
         else:
-            with pytest.raises(InputError, match="its sizes are not those of its arrays"):
+            with pytest.raises(InputError, match="its sizes do not fit its arrays"):
                 load_run(path)
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("optimizer.steps", -1, "its optimizer has taken -1 steps, the run 12, of which 0 were skipped"),
+        ("optimizer.steps", -1, "its optimizer has taken -1 steps, but the run has taken 12, of which 0 were skipped"),
         ("optimizer.steps", 2**62, f"its optimizer has taken {2**62} steps"),
         ("optimizer.v.norm.gamma", -1.0, r"optimizer\.v\.norm\.gamma, a mean of squares, holds -1\.0"),
         ("optimizer.m.norm.gamma", math.nan, r"optimizer\.m\.norm\.gamma holds nan at \[0\]"),

@@ -111,7 +111,7 @@ def test_targets_are_the_next_characters_of_their_blocks():
 
 
 def test_a_text_shorter_than_a_block_is_refused():
-    with pytest.raises(InputError, match="shorter than one block"):
+    with pytest.raises(InputError, match="a text of 7 tokens is too short: a block needs 7 tokens and one more"):
         random_blocks(np.arange(7), 7, 2, np.random.default_rng(0))
     x, _ = random_blocks(np.arange(8), 7, 2, np.random.default_rng(0))  # exactly one block and its targets
     np.testing.assert_array_equal(x, [np.arange(7)] * 2)
