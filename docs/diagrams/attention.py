@@ -15,7 +15,7 @@ def chain_and_pairs() -> Drawing:
     d = Drawing(
         "chain-and-pairs", "A chain of states, and all pairs at once",
         "Five words, drawn twice. Top: each state depends on one word and on the previous state; four arrows lead "
-        "from the word cat to the state of the word it. Bottom: one arrow leads from every word to every result.",
+        'from the word "cat" to the state of the word "it". Bottom: one arrow leads from every word to every result.',
         408,
     )
     names, xs = ("The", "cat", "slept", "because", "it"), [50 + 80 * n for n in range(5)]
@@ -44,8 +44,9 @@ def backward() -> Drawing:
     """The graph of attention's backward, each arrow with its line of code."""
     d = Drawing(
         "attention-backward", "The backward of attention, an arrow for each line",
-        "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Next "
-        "to each arrow are a comment with the forward line and, below it, the line of NumPy for the arrow.", 594,
+        "Arrows lead from dy to dv and to dweights, from dweights to dscores, and from dscores to dq and to dk. Each "
+        "arrow has two lines of text. The first is a comment with the line of the forward. The second is the NumPy "
+        "line of the gradient.", 594,
     )
     spine, text, leaf = 64, 80, 374
     d.write(20, 24, "*forward*", role="soft")
@@ -84,7 +85,7 @@ def backward() -> Drawing:
     d.code(text, 377, "dscores = weights * (dweights - average)", TUTORIAL_4)
     d.arrow((spine, 302), (spine, 394), role="orange")
 
-    node(394, "dscores", "(T_q, T_k)", "0 where a weight is 0: no line for masks")
+    node(394, "dscores", "(T_q, T_k)", "0 where a weight is 0: masks need no code")
     backward_of(448, "scores = scale * q @ k^T", "dq = scale * dscores @ k")
     branch(486, "dq")
     d.code(text, 520, "dk = scale * dscores.swapaxes(-1, -2) @ q", TUTORIAL_4)
@@ -99,8 +100,9 @@ def masks() -> Drawing:
     """Two masks and their combination; one row in the forward and in the backward of the softmax."""
     d = Drawing(
         "masks", "Two masks, and one row of the softmax",
-        "A causal mask and a padding mask are combined into one mask. Below, the row of one query: scores, masked "
-        "scores with minus infinity, weights and gradients; hidden keys have weight zero and gradient zero.", 420,
+        "A causal mask and a padding mask are combined into one mask. Below them is the row of one query: scores, "
+        "masked scores with minus infinity, weights and gradients. Hidden keys have weight zero and gradient zero.",
+        420,
     )
     causal, padding = na.causal_mask(6), na.padding_mask(np.array([4]), T=6)[0, 0]
     both = causal & padding
@@ -111,7 +113,7 @@ def masks() -> Drawing:
         d.cells(x, y, 6, 6, size, lambda i, j, m=mask: "step" if m[i, j] else "hidden")
     d.write(138.5, y + 56, "`&`", "middle")
     d.write(281.5, y + 56, "`=`", "middle")
-    d.write(16, y + 124, "rows: queries; columns: keys; crossed: hidden", role="soft")
+    d.write(16, y + 124, "rows: queries; columns: keys; crossed cells are hidden", role="soft")
 
     scores = np.array([1.2, 0.3, 0.8, -0.5, 0.1, 0.9])
     weights, cache = na.softmax(np.where(both[1], scores, -np.inf))
@@ -121,7 +123,7 @@ def masks() -> Drawing:
         ("scores", scores, "of the second query"),
         ("masked", np.where(both[1], scores, -np.inf), "-inf where the mask is False"),
         ("weights", weights, "softmax: exp(-inf) = 0; the row still sums to 1"),
-        ("dscores", dscores, "0 * (dweights - average) is 0 again"),
+        ("dscores", dscores, "where hidden: 0 * (dweights - average) = 0"),
     ]
     for n, (name, numbers, what) in enumerate(rows):
         top = 200 + 55 * n
@@ -139,8 +141,9 @@ def many_heads() -> Drawing:
     """Multi-head attention from x to y, with every shape."""
     d = Drawing(
         "multi-head-attention", "Multi-head attention, shape by shape",
-        "x is multiplied by w_q, w_k and w_v and split into H heads. q and k give scores (B, H, T, T); their softmax "
-        "gives the weights of v. The heads are joined to (B, T, H d_k), and w_o gives y with shape (B, T, d_model).",
+        "x is multiplied by w_q, w_k and w_v; this gives q, k and v, which are split into H heads. q and k give the "
+        "scores (B, H, T, T). The softmax of the scores gives the weights, and each head computes weights times v. The "
+        "results of the heads are joined to (B, T, H d_k) and multiplied by w_o, which gives y (B, T, d_model).",
         720,
     )
     columns = {"q": 76, "k": 210, "v": 344}
@@ -161,7 +164,7 @@ def many_heads() -> Drawing:
     mixed = d.box(210, 440, 324, "`weights @ v`\n`(B, H, T, d_k)`", "step")
     d.arrow((143, softmax.bottom), (143, mixed.y))
     d.arrow((344, 268), (344, mixed.y))
-    d.write(332, 340, "v has\nno part\nin the\nscores", "end", "soft")
+    d.write(332, 340, "v is\nnot used\nfor the\nscores", "end", "soft")
     joined = d.box(210, 513, 150, "`concat_heads`\n`(B, T, H d_k)`", "step")
     d.arrow((210, mixed.bottom), (210, joined.y))
     w_o = d.box(210, 586, 150, "`@ w_o`", "weights")
@@ -176,8 +179,9 @@ def positions() -> Drawing:
     """The path from tokens to y in one block, and the place where each kind of positions is used."""
     d = Drawing(
         "positions", "Where positions enter a model",
-        "From tokens to y. A sinusoidal or learned table is added to the embeddings once. Rotary rotates q and k in "
-        "every block. ALiBi lowers the scores in every block. Rotary and ALiBi do not change v.", 560,
+        "The way from the embeddings to y. A sinusoidal or learned table is added to the embeddings, once. Rotary "
+        "positions rotate q and k in every block. ALiBi lowers the scores in every block. Rotary positions and ALiBi "
+        "do not change v.", 560,
     )
     tokens = d.box(118, 14, 180, "embeddings\n`(B, T, d_model)`")
     added = d.plus(118, 104)
@@ -199,7 +203,7 @@ def positions() -> Drawing:
         d.arrow((columns[name], turn.bottom), (columns[name], scores.y))
     lowered = d.plus(153, 380)
     d.arrow((153, scores.bottom), (153, lowered.y))
-    alibi = d.box(325, 348, 162, "*ALiBi*\nminus a head's slope\ntimes the distance", "kept")
+    alibi = d.box(325, 348, 162, "*ALiBi*\nsubtract the distance\ntimes the head's slope", "kept")
     d.arrow((alibi.x, 380), (lowered.right, 380))
     softmax = d.box(153, 412, 130, "`softmax`", "step")
     d.arrow((153, lowered.bottom), (153, softmax.y))

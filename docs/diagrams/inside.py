@@ -7,8 +7,9 @@ def induction() -> Drawing:
     """The three steps of induction, over a row of symbols."""
     d = Drawing(
         "induction", "Induction by two heads",
-        "A row of symbols: a, b, c, and later a again. First, at b, a head looks one symbol back and stores the note: "
-        "after an a. Then, at the later a, a head looks for this note and finds b. Last, the model predicts b.", 300,
+        "A row of symbols: a, b, c, and later a again. Step 1: at b, a head of block 0 looks one symbol back and "
+        "stores the note 'after an a'. Step 2: at the later a, a head of block 1 looks for this note, and finds it at "
+        "b. Step 3: the model predicts b.", 300,
     )
     symbols, wide, left, row = ("…", "a", "b", "c", "…", "a", "b"), 56, 14, 84
     d.cells(left, row, 1, 7, 30, lambda i, j: "gradient" if j == 6 else "data", lambda i, j: symbols[j], wide=wide)
@@ -34,8 +35,8 @@ def places() -> Drawing:
     """One block, with the places where values can be read and changed."""
     d = Drawing(
         "places", "Where a block can be edited",
-        "One block from top to bottom. There are places on the residual stream before the block, between its heads "
-        "and w_o, and after the feed-forward network; the next place on the stream belongs to the next block, or to "
+        "One block, from top to bottom, with three places: on the residual stream before the block, between the heads "
+        "and w_o, and after the feed-forward network. The next place on the stream belongs to the next block, or to "
         "the last norm.", 566,
     )
     stream, branch = 82, 262

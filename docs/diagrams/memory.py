@@ -10,7 +10,7 @@ def kv_cache() -> Drawing:
     d = Drawing(
         "kv-cache", "Keys and values, stored step by step",
         "Four steps. Each step computes one query, one key and one value. The query looks at the stored keys of all "
-        "earlier steps and at its own key. The rows grow by one column per step.", 470,
+        "earlier steps and at its own key. The stored keys and values have one more column after each step.", 470,
     )
     for x, kind, what in ((16, "step", "new in this step"), (190, "kept", "stored earlier, only read")):
         d.cells(x, 16, 1, 1, 20, lambda i, j, kind=kind: kind)
@@ -29,9 +29,9 @@ def kv_cache() -> Drawing:
         out = d.box(390, y + 27, 44, f"y{SUBSCRIPTS[t]}")
         d.arrow((grid.right, y + 42), (out.x, y + 42))
     d.write(16, 424, "*4 letters*", role="green")
-    d.write(100, 424, "pass through the model, one per step")
+    d.write(100, 424, "are read with the KV cache, one per step")
     d.write(16, 448, "*10 letters*", role="orange")
-    d.write(100, 448, "without the KV cache: 1 + 2 + 3 + 4")
+    d.write(100, 448, "are read without the KV cache: 1 + 2 + 3 + 4")
     return d
 
 
@@ -41,9 +41,9 @@ def tiles() -> Drawing:
     now = (4, 2)
     d = Drawing(
         "tiles", "Attention in tiles",
-        "A square of six by six tiles; rows are queries, columns are keys. The tiles above the diagonal are skipped, "
-        "and one tile is being computed. The strips next to the square are the stored "
-        "arrays: q, k, v, y and, narrow, L.", 548,
+        "A square of six by six tiles. The rows are queries, and the columns are keys. The tiles above the diagonal "
+        "are skipped, and one tile is being computed. The strips next to the square are the stored arrays: q, k, v, y "
+        "and L. The strip of L is narrow.", 548,
     )
     d.write(x + n * size / 2, 22, "keys and values, tile by tile", "middle", "soft")
     for m, name in enumerate("kv"):
@@ -63,17 +63,17 @@ def tiles() -> Drawing:
     d.arrow((x + 6, middle), (x + now[1] * size, middle))
     d.arrow((x + (now[1] + 1) * size, middle), (x + (now[0] + 1) * size - 5, middle))
     legend = [
-        ("kept", "stored: q, k, v, y, and L, one number per query"),
+        ("kept", "stored: q, k, v, y and L (one number per query)"),
         ("gradient", "current tile of scores, deleted after use"),
         ("step", "other tiles; the backward recomputes each weight"),
-        ("hidden", f"skipped: entirely in the future, {n * (n - 1) // 2} of {n * n}"),
+        ("hidden", f"skipped: all keys are later than the queries, {n * (n - 1) // 2} of {n * n}"),
     ]
     for m, (kind, what) in enumerate(legend):
         top = y + n * size + 40 + 30 * m + (17 if m == 3 else 0)
         d.cells(16, top, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.write(46, top + 15, what)
         if kind == "step":
-            d.write(46, top + 33, "from its score and its row's L: exp(s - L)")
+            d.write(46, top + 33, "from its score s and the L of its row: exp(s - L)")
     d.arrow((16, 523), (40, 523))
-    d.write(46, 528, "updated along a row: the largest score m, total, a")
+    d.write(46, 528, "updated in each tile: largest score m, total, a")
     return d

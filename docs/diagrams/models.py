@@ -14,8 +14,9 @@ def layer_norm() -> Drawing:
     """The three paths from one number of a vector to the normalized numbers."""
     d = Drawing(
         "layer-norm", "Three paths through layer norm",
-        "Three paths lead from one number x_j of a row to the normalized row: directly to its own position; through "
-        "the mean to all positions; through r to all positions. The three terms of dx are below the paths.", 464,
+        "Three paths lead from one number x_j of a row to the normalized row. The first path leads directly to "
+        "x_hat_j, the second path leads through the mean to all positions, and the third path leads through r to all "
+        "positions. The three terms of dx are below the paths.", 464,
     )
     d.write(16, 48, "`x`")
     d.cells(62, 30, 1, 6, 28, lambda i, j: "gradient" if j == 0 else "data",
@@ -52,8 +53,9 @@ def block() -> Drawing:
     """Pre-LN and post-LN side by side, with the path of the gradient."""
     d = Drawing(
         "block", "The two transformer blocks",
-        "Two blocks from x down to y. In pre-LN the norms are on the branches, and the gradient passes up the "
-        "residual stream unchanged. In post-LN the gradient passes through a norm after every sublayer.", 566,
+        "Two blocks, each with x at the top and y at the bottom. In pre-LN the norms are on the branches, and the "
+        "gradient goes up the residual stream without a change. In post-LN the gradient goes through a norm after "
+        "every sublayer.", 566,
     )
     for left, name, pre in ((4, "pre-LN, since GPT-2", True), (214, "post-LN, 2017", False)):
         stream, branch, back = left + 46, left + 136, left + 32
@@ -97,9 +99,9 @@ def gpt() -> Drawing:
     """GPT from ids to the loss, and the table that is used twice."""
     d = Drawing(
         "gpt", "A character GPT, from letters to the loss",
-        "Letters are looked up in a table and pass through the blocks and a last norm; then the same table gives the "
-        "logits. The loss compares the logits with the text shifted by one letter. Both uses give the table a "
-        "gradient; the two gradients are added.", 590,
+        "Each letter selects its row of a table. The rows go through the blocks and a last norm. The product with the "
+        "same table gives the logits. The loss compares the logits with the text shifted by one letter. Each use of "
+        "the table gives a gradient of the table, and the two gradients are added.", 590,
     )
     text, flow, side = "The value", 138, 345
 

@@ -21,7 +21,7 @@ def two_roads() -> Drawing:
     d = Drawing(
         "two-roads", "Two ways to one number",
         "From one random point, two ways lead to the slope of the loss along v. Left: two forwards and a difference. "
-        "Right: one forward, the backward, and a sum. Below: both numbers, equal to nine digits.", 448,
+        "Right: one forward, the backward, and a sum. Below: the two results; all nine digits are equal.", 448,
     )
     rng = np.random.default_rng(10)
     x, dy, v = rng.standard_normal((3, 6))
@@ -31,7 +31,7 @@ def two_roads() -> Drawing:
     analytic, wrong = float(np.sum(na.softmax_backward(dy, cache) * v)), float(np.sum(y * (1 - y) * dy * v))
     start = d.box(210, 14, 260, "x, dy and a direction v, all random")
     left, right, w = 108, 312, 192
-    measure = d.box(left, 84, w, "*forward, twice*\nL(h) = sum(dy * f(x + h v))\nL(-h) likewise", "step")
+    measure = d.box(left, 84, w, "*forward, twice*\nL(h) = sum(dy * f(x + h v))\nL(-h) in the same way", "step")
     once = d.box(right, 84, w, "*forward, once*\ny and the cache\nof y = f(x)", "step")
     for box in (measure, once):
         d.arrow((box.cx, start.bottom), (box.cx, box.y))
@@ -45,7 +45,7 @@ def two_roads() -> Drawing:
     b = d.box(right, 326, w, f"`{analytic:.9f}`")
     d.arrow((left, slope.bottom), (left, a.y))
     d.arrow((right, along.bottom), (right, b.y))
-    d.write(210, 384, "softmax with its right backward: equal to nine digits", "middle", "green")
+    d.write(210, 384, "softmax with the correct backward: nine equal digits", "middle", "green")
     d.box(right, 400, w, f"`{wrong:.9f}`")
     d.write(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
     return d
@@ -55,8 +55,9 @@ def training_step() -> Drawing:
     """The loop of batch, forward, backward, clip and optimizer, with the log and the checkpoint."""
     d = Drawing(
         "training-step", "The training step, a loop",
-        "Six boxes in a column: batch, forward, backward, clip, optimizer, parameters; a line leads from the last box "
-        "to the first. On the right, a log stores the loss and the norm, and a checkpoint stores the parameters.", 520,
+        "Six boxes in a column, from top to bottom: batch, forward, backward, clip, optimizer, parameters. An arrow "
+        "leads from the last box back to the first box. On the right, a log stores the loss and the norm of the "
+        "gradient, and a checkpoint stores the parameters.", 520,
     )
     cx, w = 172, 278
     d.quoted += [
