@@ -1,7 +1,7 @@
 """Exercise: one gradient from several workers
 
-Worker w has its own part of the batch. In this part, n_w positions count in the loss (padding does not count). The
-worker computes
+Worker w has its own part of the batch. In this part, the loss uses n_w positions, the counted positions (not the
+padding). The worker computes
 
     loss_w = (1 / n_w) times the sum of the losses at its counted positions
 
