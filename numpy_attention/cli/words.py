@@ -18,8 +18,8 @@ def add_sampling(parser: argparse.ArgumentParser, tokens: int, temperature: floa
     """Add the options of sampling, with these defaults."""
     add = parser.add_argument
     add("--tokens", type=int, default=tokens, help=f"the most tokens to write (default: {tokens})")
-    add("--temperature", type=float, default=temperature, help=f"0 takes the likeliest token (default: {temperature})")
-    add("--top-k", type=int, default=None, help="draw only from the k likeliest tokens")
+    add("--temperature", type=float, default=temperature, help=f"0: the most likely token (default: {temperature})")
+    add("--top-k", type=int, default=None, help="draw only from the k most likely tokens")
     add("--top-p", type=float, default=None, help="draw only from the smallest set of tokens with this probability")
     add("--seed", type=int, default=0, help="seed of the random draws (default: 0)")
 

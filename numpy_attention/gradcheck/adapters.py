@@ -276,7 +276,7 @@ def check_library(
 
 
 def with_dy(y: Any, dy: Any) -> list[tuple[Any, Any]]:
-    """Pairs of an output and its cotangent, without the outputs that have no cotangent."""
+    """Pairs of an output and its dy, without the outputs that have no dy."""
     return [(one, d) for (_, one), (_, d) in zip(leaves(y), leaves(dy), strict=True) if d is not None]
 
 

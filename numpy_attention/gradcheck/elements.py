@@ -6,9 +6,9 @@ Most gradients are compared with complex steps (`complex_step`) and do not need 
 tableau is computed (`line`). If they are still in doubt, they are tested for a corner and for round-off
 (`tolerance.RoundOff`).
 
-At a corner there is no derivative. We accept any slope between the slopes to the left and to the right. Where several
-corners meet in one point, as in a sort with three equal numbers, we accept any slope between the slopes of the smooth
-pieces around the point. A tie still has a derivative along the direction that moves all equal numbers together:
+At a corner (a kink) there is no derivative. We accept any slope between the slopes to the left and to the right. Where
+several corners meet in one point, as in a sort with three equal numbers, we accept any slope between the slopes of the
+smooth pieces around the point. A tie still has a derivative along the direction that moves all equal numbers together:
 
     max(2 + t, 2 + t) = 2 + t        so the two gradients must add up to 1: for example 1 and 0, or 1/2 and 1/2
 
@@ -214,7 +214,7 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
     exact, scalar, calls = point.exact, point.scalar, 0
     for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
         at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
-        # All equal numbers move, also a number without a kink, such as the middle one of three in a sort.
+        # All equal numbers move, also a number without a corner, such as the middle one of three in a sort.
         tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
         if sum(int(where.sum()) for where in tied.values()) < 2:
             continue

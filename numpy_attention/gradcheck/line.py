@@ -140,7 +140,7 @@ def rms(x: np.ndarray) -> float:
 
 
 class Derivative(NamedTuple):
-    """A derivative along a line, its error, and the slopes to the left and right (they differ at a kink)."""
+    """A derivative along a line, its error, and the slopes to the left and right (they differ at a corner)."""
 
     value: float
     error: float

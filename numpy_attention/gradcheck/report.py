@@ -74,7 +74,7 @@ class ArgumentReport:
 
     @property
     def largest(self) -> float:
-        """The largest element: of the numerical derivative if it is known, else of the analytic gradient."""
+        """The largest element: of the reference derivative if it is known, else of the analytic gradient."""
         seen = np.where(np.isnan(self.numeric), self.analytic, self.numeric)
         return float(np.max(np.abs(seen), initial=0.0))
 

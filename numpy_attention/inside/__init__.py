@@ -1,4 +1,4 @@
-"""Part VI: how a trained model works, studied by changing it and by its gradients."""
+"""Part VI. How a trained model works, studied by changing it and by its gradients."""
 
 from numpy_attention.inside.attribution import attributed_effects, patching_effects
 from numpy_attention.inside.edits import Edit, edit, edit_backward

@@ -1,6 +1,6 @@
 """Chapter 41. Attribution and its error: estimate the effect of a patch without patching
 
-Activation patching takes a head's answer at one position from another run, puts it into this run, and measures the
+Activation patching takes a head's output at one position from another run, puts it into this run, and measures the
 change of the result (Chapter 38). This experiment needs a forward for every head and position. Let L be the measure, x
 the array at the place, and D the change that the patch makes to x:
 
@@ -48,7 +48,7 @@ MAX_BATCH_ELEMENTS = 2**25  # in a batch of patched runs: results, attention wei
 def patching_effects(
     model: Any, ids: np.ndarray, other_ids: np.ndarray, dy: np.ndarray, places: Collection[str] | None = None
 ) -> Activations:
-    """The effect of patching each head's answer at each position from another run into this run, by experiment.
+    """The effect of patching each head's output at each position from another run into this run, by experiment.
 
     Formula: effect = sum(dy * (y(x + D) - y(x))), D = x_other - x at one head and position
 

@@ -1,7 +1,7 @@
 """Chapter 38. Edits: change an array inside the model
 
 To learn what a part of a trained model is for, change its output, and see how the model's result changes. An edit
-changes one array x between two lines of a forward, for example a head's answer or the whole residual stream. It keeps
+changes one array x between two lines of a forward, for example a head's output or the whole residual stream. It keeps
 some elements of x, replaces the others by zeros, and adds an array:
 
     y = keep * x + add                  keep is 0 or 1 for each element
@@ -9,10 +9,10 @@ some elements of x, replaces the others by zeros, and adds an array:
 This is enough for all common interventions:
 
     keep                  add
-    0 at the head         nothing               ablation to zero: the head's answer is zero
-    0 at the head         its mean              ablation to its mean: the head's answer is always its average
-    0 at the head         from another run      patching: the head's answer comes from the other run
-    1                     a vector              steering: the vector is added to the answer
+    0 at the head         nothing               ablation to zero: the head's output is zero
+    0 at the head         its mean              ablation to its mean: the head's output is always its average
+    0 at the head         from another run      patching: the head's output comes from the other run
+    1                     a vector              steering: the vector is added to the output
     1                     nothing               no change; but the gradient can be read here
 
 An edit is linear in x and in add. Removed elements of x get no gradient; add always gets the full gradient:

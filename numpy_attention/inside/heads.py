@@ -17,8 +17,8 @@ the unembedding (equal to E if weights are tied), and C the matrix that subtract
 
 An RMS norm has no C. The norms also divide by a positive number, which changes no sign. A head copies if it raises the
 logit of the token that it looks at; then M has positive eigenvalues. sum(eig) / sum(|eig|) is 1 if all are positive, 0
-if they are balanced, -1 if all are negative. The score is meaningful for heads whose answer goes straight to the
-logits, not for heads whose answer is first read by later blocks.
+if they are balanced, -1 if all are negative. The score is meaningful for heads whose output goes straight to the
+logits, not for heads whose output is first read by later blocks.
 
 M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the other factors, (d_v, V). A B and B A have
 the same eigenvalues except zeros: A B x = s x gives B A (B x) = s (B x). So the d_v by d_v matrix B A is enough; the
@@ -86,7 +86,7 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
 
     Formula: score = sum(eig(M)) / sum(|eig(M)|), M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T
 
-    Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head whose answer is zero, NaN if M overflows
+    Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head whose output is zero, NaN if M overflows
 
     Raises: TypeError if model is not a GPT; ValueError if it is a post-norm model, or has edits.
 

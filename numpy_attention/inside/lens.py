@@ -5,7 +5,7 @@ In a pre-norm model every layer adds to one residual stream, and the logits read
     stream = embedding + sum over blocks and heads of o_h w_o[h] + sum over blocks of feed_forward + ...
     logits = norm(stream) U^T
 
-There are two ways to read the stream earlier. The **logit lens** applies the last norm and the unembedding U to an
+There are two ways to read the stream. The **logit lens** applies the last norm and the unembedding U to an
 earlier stream, as if no blocks followed. The **direct effect** splits the last stream into its parts. Let mu and sigma
 be the mean and the standard deviation of the whole stream. With a fixed sigma the norm is linear in its input, except
 for beta:

@@ -53,7 +53,7 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: np.ndarray) -> None:
-        """Row i becomes the old row rows[i]. Beam search drops some hypotheses and continues others twice.
+        """Row i becomes the old row rows[i]. Beam search drops some beginnings and continues others twice.
 
         Raises: TypeError or ValueError when rows are not the indices of stored rows.
         """

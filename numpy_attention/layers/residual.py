@@ -20,7 +20,7 @@ branch s:
 The backward functions of the branch, one after the other, compute J_s^T dy. In pre-norm no weight multiplies the first
 term, dy, on its way down the residual stream: this is why deep transformers can be trained. In post-norm, dy passes
 through a norm after every sublayer. So a pre-norm model can be trained without warm-up. But it needs one more norm
-after the last block, because the residual stream only grows.
+after the last block, because the residual stream only grows. Many papers, and the tutorials, write pre-LN and post-LN.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def visible_tokens(
 
 
 def mean_weights(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
-    """The weights (B, T) of a masked mean: 1/n for each of n visible tokens, 0 for padding; all 0 if n = 0."""
+    """The weights (B, T) of a masked mean: 1/n for each of n real tokens, 0 for padding; all 0 if n = 0."""
     if visible is None:
         return np.full_like(x[..., 0], 1.0 / x.shape[1])
     weights = np.zeros_like(x[..., 0])  # (B, T)

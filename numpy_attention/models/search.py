@@ -3,7 +3,9 @@
 The decoder gives the probability of one token after another. Their product is the probability of the sequence. There
 are V^T sequences of length T, too many to try all.
 
-Greedy search takes the most likely token at each step. It is fast, but a good first word may lead to a bad sentence.
+Greedy search (greedy decoding) takes the most likely token at each step. It is fast, but a good first word may lead
+to a bad sentence.
+
 Beam search keeps the `beam_size` most likely beginnings. A beginning that takes the stop token is finished and keeps
 its place in the beam. Each further token multiplies the product by a probability below one, so the plain product
 prefers short sentences. The length penalty corrects this: sequences are compared by

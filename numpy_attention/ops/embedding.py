@@ -9,8 +9,8 @@ is dw of that chapter:
 
     dL/dtable_vj = sum_n [ids_n = v] dy_nj
 
-Row v of the table receives the sum of dy over all places with token v. The sum is important: a token that occurs three
-times was used three times. `dtable[ids] = dy` keeps only the last of the three, and so does `dtable[ids] += dy`,
+Row v of the table receives the sum of dy over all positions with token v. The sum is important: a token that occurs
+three times was used three times. `dtable[ids] = dy` keeps only the last of the three, and so does `dtable[ids] += dy`,
 because NumPy reads all the rows before it writes any. The simple and correct form is
 
     np.add.at(dtable, ids, dy)
@@ -66,7 +66,7 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
 
 
 def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
-    """Gradient of `embedding` for its table: dtable_v = sum of dy_n over the places n with id v.
+    """Gradient of `embedding` for its table: dtable_v = sum of dy_n over the positions n with id v.
 
     Shapes: dy (..., d_model) -> dtable (V, d_model)
     """
@@ -79,7 +79,7 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
 
 
 def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
-    """np.add.at(dtable, ids, dy), but several times as fast: dtable[id] += dy for every place.
+    """np.add.at(dtable, ids, dy), but several times as fast: dtable[id] += dy for every position.
 
     Shapes: dtable (V, d_model), changed; ids (...), dy (..., d_model)
     """

@@ -2,9 +2,9 @@
 
     config.json              the kind of model and its sizes
     tokenizer.json           the vocabulary
-    model.safetensors        the numbers
+    model.safetensors        the parameters
 
-A large model has several files of numbers, model-00001-of-00002.safetensors and so on. Then the table
+A large model has several files of parameters, model-00001-of-00002.safetensors and so on. Then the table
 model.safetensors.index.json lists which tensor is in which file.
 
 A safetensors file is a length in 8 bytes, then a JSON header of this length, then the numbers:

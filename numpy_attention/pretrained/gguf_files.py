@@ -4,19 +4,19 @@
     4, 4      GGUF, the version                           3
     8, 8      number of tensors, number of settings       272, 33
     ...       each setting: name, kind, value             llama.block_count, 4 (32 bits), 30
-    ...       each tensor: name, sizes, kind, offset      blk.0.attn_q.weight, 576 576, 3 (Q4_1), 32020992
+    ...       each tensor: name, sizes, format, offset    blk.0.attn_q.weight, 576 576, 3 (Q4_1), 32020992
     ...       the numbers of each tensor, starting at a multiple of the alignment (32)
 
 Integers are little-endian. A text is its length in 8 bytes, then its UTF-8 bytes. A list is the kind of its values,
 their number, then the values.
 
-Most files are quantized. In the kind Q4_1, a block of 32 numbers x shares two float16 numbers: a scale d and a smallest
-value m. Each number is stored as an integer q of 4 bits, so a block takes 20 bytes instead of 128:
+Most files are quantized. In the number format Q4_1, a block of 32 numbers x shares two float16 numbers: a scale d and
+a smallest value m. Each number is stored as an integer q of 4 bits, so a block takes 20 bytes instead of 128:
 
     x = d q + m        q = 0, 1, ..., 15
 
-The package `gguf` (extra `pretrained`) reads this kind and many others. This book converts every number back to float32
-when it reads the file. Then the model computes like any other.
+The package `gguf` (extra `pretrained`) reads this format and many others. This book converts every number back to
+float32 when it reads the file. Then the model computes like any other.
 
 A file may come from anywhere, but nothing in it is run as code. The file is mapped, not copied into memory. The sizes
 in the header are compared with the size of the file before anything is allocated: a list that claims 2^60 values is
@@ -49,7 +49,7 @@ Reader = Callable[[], np.ndarray]
 
 
 class Stored(NamedTuple):
-    """A tensor in a file: its shape and kind according to the header, and a function that reads it."""
+    """A tensor in a file: its shape and number format according to the header, and a function that reads it."""
 
     shape: tuple[int, ...]
     kind: str  # number format
@@ -99,7 +99,7 @@ class _Header:
         self.raw, self.at = data.data[:MAX_HEADER], 0
 
     def read(self) -> tuple[dict[str, Any], dict[str, tuple[tuple[int, ...], int, int]]]:
-        """The settings; and the shape, kind and offset of every tensor."""
+        """The settings; and the shape, number format and offset of every tensor."""
         magic, version = bytes(self.take(4)), self.integer(4)
         if magic != b"GGUF" or version not in (2, 3):
             raise InputError(f"it begins with {magic!r} and version {version}, not with b'GGUF' and 2 or 3")
@@ -160,7 +160,7 @@ def _alignment(settings: dict[str, Any]) -> int:
 
 
 def _stored(gguf: Any, data: np.ndarray, shape: tuple[int, ...], number: int, place: int) -> Stored:
-    if number not in gguf.GGML_QUANT_SIZES:  # unknown kind, so its size in bytes is unknown too
+    if number not in gguf.GGML_QUANT_SIZES:  # unknown format, so its size in bytes is unknown too
         return Stored(shape, f"no. {number}", None)
     kind = gguf.GGMLQuantizationType(number)
     end = place + _bytes(gguf, number, shape)
@@ -176,7 +176,7 @@ def _bytes(gguf: Any, kind: int, shape: tuple[int, ...]) -> int:
 
 
 def _known(gguf: Any, kind: Any) -> bool:
-    """Whether the package can dequantize this kind; found by a test with one block."""
+    """Whether the package can dequantize this number format; found by a test with one block."""
     try:
         gguf.dequantize(np.zeros((1, gguf.GGML_QUANT_SIZES[kind][1]), np.uint8), kind)
     except NotImplementedError:

@@ -44,7 +44,7 @@ class SumTask(LabelledTask):
         return ids, (ids.sum(axis=1) > NUMBERS * T / 2).astype(np.int64)
 
     def model(self, rng: np.random.Generator | None) -> SequenceClassifier:
-        """The model of the lesson: one post-LN encoder block and mean pooling."""
+        """The model of the lesson: one post-norm encoder block and mean pooling."""
         return self.build(SequenceClassifier, rng, vocab_size=NUMBERS, num_classes=2)
 
     def batch(self, rng: np.random.Generator) -> Batch:

@@ -17,8 +17,8 @@ moves by about the learning rate, for any scale of its gradient:
     m_t = beta_1 m_{t-1} + (1 - beta_1) g_t             the mean of the gradient
     v_t = beta_2 v_{t-1} + (1 - beta_2) g_t^2           the mean of its square
 
-m and v start at zero, so they are too small at first. For a constant g, m_t = (1 - beta_1^t) g, so a division by
-1 - beta_1^t corrects the mean exactly; v_t is corrected in the same way:
+m and v, the **moments**, start at zero, so they are too small at first. For a constant g,
+m_t = (1 - beta_1^t) g, so a division by 1 - beta_1^t corrects the mean exactly; v_t is corrected in the same way:
 
     m_hat = m_t / (1 - beta_1^t)        v_hat = v_t / (1 - beta_2^t)
     p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
