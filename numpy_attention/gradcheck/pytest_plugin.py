@@ -67,17 +67,17 @@ class Checker:
         return f"<gradcheck, seed {self._seed}>"
 
     def __call__(self, op: Any, op_backward: Any, inputs: Any, **more: Any) -> Any:
-        """Calls `numpy_attention.gradcheck.gradcheck`."""
+        """Call `numpy_attention.gradcheck.gradcheck`."""
         __tracebackhide__ = True
         return self._run("gradcheck", op, op_backward, inputs, **more)
 
     def vjp(self, f: Any, vjp: Any, inputs: Any, **more: Any) -> Any:
-        """Calls `numpy_attention.gradcheck.gradcheck_vjp`."""
+        """Call `numpy_attention.gradcheck.gradcheck_vjp`."""
         __tracebackhide__ = True
         return self._run("gradcheck_vjp", f, vjp, inputs, **more)
 
     def layer(self, layer: Any, inputs: Any, **more: Any) -> Any:
-        """Calls `numpy_attention.gradcheck.gradcheck_layer`."""
+        """Call `numpy_attention.gradcheck.gradcheck_layer`."""
         __tracebackhide__ = True
         return self._run("gradcheck_layer", layer, inputs, **more)
 

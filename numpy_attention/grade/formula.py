@@ -1,4 +1,4 @@
-"""Compares the gradients of an answer with our own: are they as exact as a formula makes them?
+"""Compare the gradients of an answer with our own: are they as exact as a formula makes them?
 
 The checker measures the round-off of a backward: it calls the backward again on inputs that differ in the last bits,
 and allows an error of this size. But a gradient made of numerical differences is off by 1e-10 at every element, and it

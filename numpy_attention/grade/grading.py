@@ -1,4 +1,4 @@
-"""Grades one exercise: checks its properties one after another; the tutor explains the first property that fails.
+"""Grade one exercise: check its properties one after another; the tutor explains the first property that fails.
 
 The order is useful for a student: the forward is unchanged; the backward returns the right number of arrays with the
 right shapes; their elements are right; float32 inputs give float32 gradients. For each property Hypothesis draws sizes

@@ -1,4 +1,4 @@
-"""Refuses answers that are not the student's own work: gradients of libraries, our backwards, differences.
+"""Refuse answers that are not the student's own work: gradients of libraries, our backwards, differences.
 
     imports     libraries that differentiate by themselves, and the answers in this package, cannot be imported
     answers     the package's backwards raise NotOwnWork if code outside the package calls them; an exercise allows

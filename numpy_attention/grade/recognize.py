@@ -1,4 +1,4 @@
-"""Compares a wrong answer with every known mistake, on many inputs, to find the mistake in the answer.
+"""Compare a wrong answer with every known mistake, on many inputs, to find the mistake in the answer.
 
 An answer has a known mistake if the two have the same outcome on every input, and the right answer has a different
 outcome on at least one input. Sizes that all differ show a wrong transpose; some mistakes run only with equal sizes.

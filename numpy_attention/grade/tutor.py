@@ -1,4 +1,4 @@
-"""Explains a wrong answer: the smallest example in numbers, and the known mistake or the likely mistake.
+"""Explain a wrong answer: the smallest example in numbers, and the known mistake or the likely mistake.
 
     not written yet                     a list of the checks
     an answer that the guard refuses    the guard's message
