@@ -153,7 +153,7 @@ def gradient_in_rows(
     dx = p
     if label_smoothing:
         dx -= label_smoothing / dx.shape[-1]
-    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index per row: none occurs twice
+    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index for each row
     dx *= counted * (dloss / num_counted).astype(dx.dtype)
     return dx
 
