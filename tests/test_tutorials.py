@@ -79,7 +79,8 @@ def statements_of(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     for statement in body:
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            yield from statements_of(getattr(statement, "body", []))
+            for block in ("body", "orelse", "handlers", "finalbody"):
+                yield from statements_of(getattr(statement, block, []))
 
 
 def asserted_times(source: str) -> list[str]:
@@ -87,8 +88,11 @@ def asserted_times(source: str) -> list[str]:
     timed = {"perf_counter", "monotonic", "cProfile", "pstats"}
     asserted = []
 
+    def names_in(*nodes: ast.AST) -> set[str]:
+        return {part.id for node in nodes for part in ast.walk(node) if isinstance(part, ast.Name)}
+
     def uses(node: ast.AST) -> bool:
-        return any(isinstance(part, ast.Name) and part.id in timed for part in ast.walk(node))
+        return bool(names_in(node) & timed)
 
     tree = ast.parse(re.sub(r"\btime\.(?=perf_counter|monotonic)", "", source))
     for statement in statements_of(tree.body):
@@ -96,9 +100,8 @@ def asserted_times(source: str) -> list[str]:
             asserted.append(ast.unparse(statement))
         elif isinstance(statement, ast.FunctionDef) and uses(statement):
             timed.add(statement.name)
-        elif isinstance(statement, ast.Assign) and uses(statement.value):
-            timed |= {part.id for target in statement.targets for part in ast.walk(target)
-                      if isinstance(part, ast.Name)}
+        elif isinstance(statement, ast.Assign | ast.AugAssign) and uses(statement.value):
+            timed |= names_in(*(statement.targets if isinstance(statement, ast.Assign) else [statement.target]))
     return asserted
 
 
@@ -106,6 +109,8 @@ def asserted_times(source: str) -> list[str]:
     ("t = time.perf_counter()\nassert t > 1", 1),
     ("def race(f):\n    t = perf_counter()\n    return t\n\ntook = race(f)\nrate = 1 / took\nassert rate > 2 * x", 1),
     ("seconds = {}\nfor n in 1, 2:\n    seconds[n] = time.perf_counter()\nassert seconds[2] > seconds[1]", 1),
+    ("if fast:\n    pass\nelse:\n    t = time.perf_counter()\nassert t < 9", 1),
+    ("total = 0\ntotal += time.perf_counter()\nassert total < 9", 1),
     ("begin = time.perf_counter()\ny = task.begin(x)\nassert y == 1", 0),
 ])
 def test_assertion_about_measured_time_is_found(source: str, found: int) -> None:

@@ -39,7 +39,7 @@ REFERENCE = {
 }
 HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
-LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+){0,4})\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
+LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
 
 
 @functools.cache
