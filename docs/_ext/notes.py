@@ -8,6 +8,8 @@ and starts with a piece of code. This piece must be in exactly one line of the f
     `average = dot_in_rows(`
     : $\sum_i dy_i\,y_i$, one number for each row.
 
+docs/notes/tutorials holds the notes on files of tutorials/. A note may link a file: [text](tutorials/03-softmax.md).
+
 Each line of the note is one line on the page. The note's lines of code end at the next note, at a blank line or at the
 end of the function; if the note starts with "`first` to `last`", they end at the line with `last`.
 """
@@ -41,8 +43,15 @@ class Piece(NamedTuple):
 
 
 def source_of(notes: Path) -> Path:
-    """The file of the package that a file of notes belongs to."""
-    return (ROOT / "numpy_attention" / notes.relative_to(NOTES)).with_suffix(".py")
+    """The file of the package, or of tutorials/, that a file of notes belongs to."""
+    name = notes.relative_to(NOTES).with_suffix(".py")
+    return ROOT / name if name.parts[0] == "tutorials" else ROOT / "numpy_attention" / name
+
+
+def notes_of(source: Path) -> Path:
+    """The file of notes for a file of the package or of tutorials/."""
+    name = source.relative_to(ROOT)
+    return (NOTES / (name if name.parts[0] == "tutorials" else Path(*name.parts[1:]))).with_suffix(".md")
 
 
 def read_notes(notes: Path, source: str) -> list[Note]:
@@ -111,7 +120,7 @@ def pieces(source: str, notes: list[Note], first: int) -> list[Piece]:
 def code_of(path: Path, first: int) -> list[str]:
     """The code of a chapter in reStructuredText, from line `first` on, with its notes."""
     source = path.read_text(encoding="utf-8")
-    notes = (NOTES / path.relative_to(ROOT / "numpy_attention")).with_suffix(".md")
+    notes = notes_of(path)
     out: list[str] = []
     for piece in pieces(source, read_notes(notes, source) if notes.exists() else [], first):
         caption = [f"   :caption: {path.relative_to(ROOT)}"] if piece.first == first else []
@@ -132,13 +141,15 @@ def _indented(lines: list[str]) -> list[str]:
 
 
 def _to_rst(line: str) -> str:
-    """One line of a note: $formulas$ and `code` are marked up, all other special characters are escaped."""
+    """One line of a note: $formulas$, `code` and [links](file) are marked up, other special characters are escaped."""
     marked = []
-    for part in re.split(r"(\$[^$]+\$|`[^`]+`)", line):
+    for part in re.split(r"(\$[^$]+\$|`[^`]+`|\[[^]]+\]\([\w./-]+\))", line):
         if part.startswith("$"):
             marked.append(f":math:`{part[1:-1]}`")
         elif part.startswith("`"):
             marked.append(f"`{part}`")
+        elif link := re.fullmatch(r"\[(.+)\]\((.+)\)", part):
+            marked.append(f":doc:`{link[1]} <{link[2]}>`")
         else:
             marked.append(re.sub(r"([\\`*_|])", r"\\\1", part))
     return "\\ ".join(part for part in marked if part)
