@@ -65,6 +65,20 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     return dx - _residual_gradient(self, dy, cache), grads
 
 
+@method_of("EncoderBlock", "backward", diagnosis="is the residual path, the term dy, missing?")
+def residual_through_the_norm(self: EncoderBlock, dy: Array, cache: Any) -> Any:
+    """x + attention(norm(x)): the residual path is added before the backward of the norm, so it runs through the norm.
+
+    Hides: the gradients of the block's weight matrices are right, and a deep stack still trains a little.
+    """
+    dx, grads = EncoderBlock.backward(self, dy, cache)
+    if not self.pre_norm:
+        return dx, grads
+    residual = _residual_gradient(self, dy, cache)
+    through, _ = self.norm_1.backward(residual, cache.residual_1.norm)
+    return dx - residual + through, grads
+
+
 @method_of("EncoderBlock", "backward", diagnosis="added twice (the residual path?")
 def residual_twice(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """The residual path of `x + attention(x)` is added twice.

@@ -68,6 +68,16 @@ def split_backward_by_reshape(dy: Array, cache: HeadsCache) -> Array:
     return dy.reshape(*lead, T, H * d_k)
 
 
+@backward_of("split_heads", diagnosis="a reshape without its transpose")
+def batch_mixed(dy: Array, cache: HeadsCache) -> Array:
+    """The backward moves time before the batch and then reshapes, so each sequence gets rows of other sequences.
+
+    Hides: the shapes agree and no number is lost; right for a batch of one.
+    """
+    *lead, H, T, d_k = cache.shape
+    return np.moveaxis(dy, -2, 0).reshape(*lead, T, H * d_k)
+
+
 EXERCISES = (
     Exercise(
         "heads", 6,

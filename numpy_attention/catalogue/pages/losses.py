@@ -65,6 +65,15 @@ def divided_twice(dloss: Any, cache: CrossEntropyCache) -> Array:
     return cross_entropy_backward(dloss, cache) / cache.num_counted
 
 
+@backward_of("cross_entropy", diagnosis="is the 1/n of a mean missing")
+def mean_left_out(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """The loss is a mean over the positions, but the gradient lacks the factor 1/N.
+
+    Hides: the direction is right, and the learning rate or Adam absorbs the factor; right for a single position.
+    """
+    return cross_entropy_backward(dloss, cache) * cache.num_counted
+
+
 @backward_of("cross_entropy", diagnosis="right without the option label_smoothing")
 def target_not_subtracted_when_smoothed(dloss: Any, cache: CrossEntropyCache) -> Array:
     """With label smoothing the gradient still subtracts the unsmoothed target from p.

@@ -146,6 +146,25 @@ def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
 
 
 @method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
+def projections_left_out_of_dx(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
+    """dx is the sum of the gradients of queries, keys and values; none is multiplied by its weight transposed.
+
+    Hides: the shapes agree if H d_k = d_model, and the gradients of all parameters of the layer are right.
+    """
+    answer = MultiHeadAttention.backward(self, dy, cache)
+    if cache.cross:
+        return answer
+    kv = cache.keys_values
+    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
+    dq, dk, dv = attention_backward(dheads, cache.attention)[:3]
+    dq, dk = self._rotate_back(dq, cache.rotary_q), self._rotate_back(dk, kv.rotary_k)
+    every = [split_heads_backward(*one) for one in ((dq, cache.heads_q), (dk, kv.heads_k), (dv, kv.heads_v))]
+    if any(one.shape != dy.shape for one in every):
+        return answer
+    return sum(every), answer[1]
+
+
+@method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
 def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
 

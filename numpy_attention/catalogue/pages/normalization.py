@@ -114,6 +114,17 @@ def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
     return cache.r * (dx_hat - _mean(dx_hat)), dgamma, dbeta
 
 
+@backward_of("layer_norm", diagnosis="right direction and a wrong length")
+def eps_left_out(dy: Array, cache: NormCache) -> Any:
+    """The forward divides by sqrt(var + eps), but dx divides by sqrt(var).
+
+    Hides: equal to five digits unless x is nearly constant or eps is large.
+    """
+    _, dgamma, dbeta = layer_norm_backward(dy, cache)
+    deviation = np.sqrt(np.maximum(_mean(cache.x_hat * cache.x_hat), 1e-30))  # sqrt(var / (var + eps))
+    return _through_x_hat(dy * cache.gamma, cache._replace(r=cache.r / deviation)), dgamma, dbeta
+
+
 @backward_of("layer_norm", diagnosis="the sum over the batch axes (0, 1) is missing")
 def two_dimensional_only(dy: Array, cache: NormCache) -> Any:
     """dgamma and dbeta are summed over the first axis only, as if the input were always (B, d).
