@@ -34,6 +34,7 @@ from numpy_attention.ops import *
 from numpy_attention.training import *
 
 if TYPE_CHECKING:
+    from numpy_attention import grade as grade
     from numpy_attention import inside as inside
     from numpy_attention import plots as plots
     from numpy_attention.pretrained.load import load_pretrained
@@ -41,21 +42,17 @@ if TYPE_CHECKING:
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
 
 __version__ = "0.1.0"
-__all__ = ["gradcheck", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
+__all__ = ["gradcheck", "grade", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
 __all__ += ["LowRank", "add_low_rank", "merge_low_rank"]
 __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
 
 
 def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
-    if name == "plots":
-        import numpy_attention.plots as found
+    if name in ("grade", "inside", "plots"):
+        from importlib import import_module
 
-        return found
-    if name == "inside":
-        import numpy_attention.inside as inner
-
-        return inner
+        return import_module(f"{__name__}.{name}")
     if name in ("export_safetensors", "import_safetensors"):
         from numpy_attention.pretrained import safetensors_files
 

@@ -82,6 +82,7 @@ class Quiz:
     right: Callable[..., Any]
     ask: Callable[[np.random.Generator], Questions]
     returns: tuple[str, ...] = ()  # the names of the returned values, if `right` returns a tuple
+    advise: Callable[[Any], str] = lambda answer: ""  # more about a wrong answer
 
     @property
     def trials(self) -> dict[str, Check]:
@@ -108,6 +109,7 @@ class Quiz:
                 ]
                 raise AssertionError("\n".join([
                     message or "the arguments were changed in place; they belong to the caller",
+                    *filter(None, [self.advise(answer)]),
                     *([] if WRONG_DTYPE in message else numbers),  # numbers do not show a dtype
                 ]))
 

@@ -1,6 +1,9 @@
 """The tutor: grades an answer to an exercise and explains a wrong answer with a small example in numbers.
 
-    python -m numpy_attention grade softmax.py
+    python -m numpy_attention grade softmax.py       a file
+    na.grade("softmax", softmax_backward)            a function in a notebook
+
+The package can be called like a function: `numpy_attention.grade(...)` calls `grade` in `notebook`.
 
     run          finds the exercise of the file
      | starts
@@ -13,8 +16,27 @@
                  finds it, else with the diagnosis of the checker (gradcheck: terms, diagnosis)
 
     page         what is checked, the hints and the solution of an exercise, from pages/NAME.md
+    notebook     grades functions of this process, without the other process
     wire         one line of JSON for each request and each reply
     guard        refuses the package's own backward, libraries that differentiate, numerical differences
 
 The pages of the catalogue contain the inputs, the right answer and the known mistakes of each exercise.
 """
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _CallableModule(ModuleType):
+    """A package that can be called, like numpy_attention.gradcheck; the first call imports the grader."""
+
+    @staticmethod
+    def __call__(exercise: str, *answers: Any, hint: int | None = None, solution: bool = False) -> Any:
+        """Grade your functions of an exercise, for example na.grade("softmax", softmax_backward)."""
+        from numpy_attention.grade.notebook import grade
+
+        return grade(exercise, *answers, hint=hint, solution=solution)
+
+
+sys.modules[__name__].__class__ = _CallableModule

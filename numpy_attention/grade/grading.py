@@ -2,7 +2,8 @@
 
 The order is useful for a student: the forward is unchanged; the backward returns the right number of arrays with the
 right shapes; their elements are right; float32 inputs give float32 gradients. For each property Hypothesis draws sizes
-and a seed. If the property fails, Hypothesis looks for the smallest example.
+and a seed. If the property fails, Hypothesis looks for the smallest example; a softmax of one number, or a matrix of
+one number, would show too little, so only the sizes in MAY_BE_ONE are one if a larger example fails too.
 """
 
 import copy
@@ -28,6 +29,7 @@ from numpy_attention.grade.tutor import Failure, explain
 EXAMPLES = 20
 FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
 MOST = 100  # numbers in an example, so that a student can read it (a new name here changes what Hypothesis draws)
+MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 Search = Callable[[int], Failure | None]
@@ -44,6 +46,12 @@ class Grade:
     of: int = 0
     lines: list[str] = field(default_factory=list)
     summary: str = ""
+
+    def __bool__(self) -> bool:
+        return self.state == "right"
+
+    def __repr__(self) -> str:
+        return f"<{self.exercise}: {self.state}, {self.passed} of {self.of} properties hold>"
 
     @property
     def text(self) -> str:
@@ -176,6 +184,19 @@ def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> 
 
 
 def _smallest_failure(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
+    """The smallest counterexample, if possible without sizes of one."""
+    found = _search(property_, entry, right, examples)
+    sizes = found.sizes or {} if found is not None else {}
+    names = sizes.keys() - MAY_BE_ONE
+    if found is not None and any(sizes[name] == 1 for name in names):
+        two = {name: max(2, entry.at_least.get(name, 0)) for name in names}
+        larger = _search(property_, replace(entry, at_least={**entry.at_least, **two}), right, examples)
+        if larger is not None and type(larger.error) is type(found.error):
+            found = larger
+    return found
+
+
+def _search(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
     """Let Hypothesis look for a counterexample and shrink it."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis import strategies as st

@@ -37,6 +37,7 @@ from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutabl
 MAX_STORED = 1 << 14  # bytes of printed text that are stored
 MAX_PRINTED = 1 << 24  # bytes; if a file prints more, its process is killed
 START_SECONDS = 60.0  # time limit for the start of Python and the import of NumPy
+FILE_LIMIT = 6.0  # time limit for a whole file, and for its import, as a multiple of the time limit for one call
 HAS_PROCESS_GROUPS = hasattr(os, "killpg")  # Windows has no process groups
 GRACE = 0.5  # seconds after the time limit, in which the process writes its traceback
 METHODS = ("forward", "backward", "step")
@@ -107,6 +108,8 @@ class Remote(Reference):
 class Process:
     """A process that runs a student's file; the functions and classes of the file become attributes.
 
+    `seconds` is the time limit for one call: an endless loop is one call that never returns.
+
     Raises: InputError if the system allows no further process, thread or temporary folder.
     """
 
@@ -123,7 +126,7 @@ class Process:
             **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")])),
             "OPENBLAS_NUM_THREADS": "1"
         }
-        self._deadline = time.monotonic() + START_SECONDS
+        self.limit, self._deadline, self._end = START_SECONDS, 0.0, float("inf")
         pipe = subprocess.PIPE
         try:
             self._process = subprocess.Popen(
@@ -188,16 +191,21 @@ class Process:
     def load(self) -> dict[str, Any]:
         """Import the file in the other process; if this fails, the reply contains the reason in `failed`."""
         self.ask({"do": "ready"})
-        self._deadline = time.monotonic() + self.seconds + GRACE  # the student's time begins here
+        self.limit = self.file_limit
+        self._end = time.monotonic() + self.file_limit + GRACE  # the student's time begins here
         needed = self.exercise.needed
         reply, _ = self.ask({
-            "do": "load", "file": str(self.file.resolve()), "needed": needed, "seconds": self.seconds,
-            "where": str(self._where),
-        })
+            "do": "load", "file": str(self.file.resolve()), "needed": needed, "where": str(self._where)})
+        self.limit = self.seconds
         for name, kind in needed.items():
             of = "object" if kind == "class" else "pair" if f"{name}_backward" in needed else ""
             setattr(self, name, self._function(name, of))
         return reply
+
+    @property
+    def file_limit(self) -> float:
+        """The time limit for the whole file, in seconds."""
+        return FILE_LIMIT * self.seconds
 
     def _function(self, name: str, of: str) -> Callable[..., Any]:
         def f(*args: Any, **kwargs: Any) -> Any:
@@ -259,7 +267,8 @@ class Process:
         """
         free = [self.released.pop() for _ in range(min(len(self.released), MAX_RELEASED))]
         self._number += 1
-        sent = Encoder({**request, "number": self._number, "free": free})
+        sent = Encoder({**request, "number": self._number, "free": free, "seconds": self.limit})
+        self._deadline = min(time.monotonic() + self.limit + GRACE, self._end)
         self._requests.put(sent.line)
         try:
             reply, _ = decode(self._reply(), lambda number: Remote(self, number, sent.mutables))
@@ -295,11 +304,12 @@ class Process:
         return Ended()
 
     def why(self) -> str:
-        """The traceback that the process wrote at the time limit; "" if it ended for another reason."""
+        """The traceback that the process wrote at the time limit of a call; "" if it ended for another reason."""
         with contextlib.suppress(OSError), self._where.open(encoding="utf-8", errors="replace") as where:
             if said := where.read(1 << 16):
                 return said
-        return "Timeout" if time.monotonic() >= self._deadline else ""
+        now = time.monotonic()
+        return "Timeout of the file" if now >= self._end else "Timeout" if now >= self._deadline else ""
 
 
 def remote_error(reply: Mapping[str, Any], file: str) -> Exception:

@@ -6,23 +6,25 @@
     python -m numpy_attention grade --all                                    a table of your progress
 """
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import escaped, shell_path
+from numpy_attention.files import temporary_folder
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process
 
-TIME_LIMIT = 60.0  # seconds for each file
+TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 MAX_SECONDS = 86_400.0
 MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # lines that a file prints, characters of each, characters of a refusal
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
@@ -58,24 +60,28 @@ def main(
     if not files:
         raise GradeError("grade: no file is given. Examples: grade tutorials/exercises/softmax.py, or grade --all")
     for file in files:
-        if not os.path.isfile(file):  # os.path, unlike Path, accepts every text
+        if os.path.isdir(file):  # os.path, unlike Path, accepts every text
+            raise GradeError(f"grade: {file} is a folder; grade all its exercises with: grade --all {shell_path(file)}")
+        if not os.path.isfile(file):
             raise GradeError(f"grade: there is no file {file}")
     if hint is not None:
         for file in files:
-            _hint(file, _exercise_of(file, exercise), hint, out)
+            print(hint_text(exercise_of(file, exercise), hint, "--hint "), file=out)
         return 0
     right = True
     for file in files:
-        found = _exercise_of(file, exercise)
+        found = exercise_of(file, exercise)
         grade = grade_file(Path(file), found, time_limit)
         right &= grade.state == "right"
-        print(_answer(file, found, grade), file=out, flush=True)
+        command = f"python -m numpy_attention grade {shell_path(file)}"
+        text = answer_text(found, grade, f"{command} --hint 1", f"{command} --solution {found.name}")
+        print(text, file=out, flush=True)
     return 0 if right else 1
 
 
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
-    """Grade a file. Its functions run in another process, which is stopped at the time limit."""
-    _require_hypothesis()
+    """Grade a file. Its functions run in another process, which is stopped when a call reaches the time limit."""
+    require_hypothesis()
     with Process(file, exercise, time_limit) as module:
         importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
         try:
@@ -88,7 +94,7 @@ def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -
                 grade = grade_module(exercise, module)
         except Ended:
             grade = _no_answer(file, exercise, module)
-    grade.lines += _printed_lines(module.printed)
+    grade.lines += printed_lines(module.printed, "The file")
     return grade
 
 
@@ -102,14 +108,16 @@ def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
     elif "Timeout" in stuck:
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
         place = f" Python was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
-        text, state = f"No answer after {module.seconds:g} seconds.{place}", "too slow"
+        text, state = f"No answer after {module.limit:g} seconds.{place}", "too slow"
+        if "of the file" in stuck:
+            text = f"No result after {module.file_limit:g} seconds: the function or the import of the file is too slow"
     else:
         text = f"{file.name} ended the Python process before the grader had a result"
     return Grade(exercise.name, state, lines=["  " + text], summary=text)
 
 
-def _printed_lines(data: bytes) -> list[str]:
-    """The text that the file printed, because students debug with print; at most MAX_LINES lines."""
+def printed_lines(data: bytes, by: str) -> list[str]:
+    """The text that the student's code printed, because students debug with print; at most MAX_LINES lines."""
     said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
     if not said:
         return []
@@ -118,35 +126,35 @@ def _printed_lines(data: bytes) -> list[str]:
         shown.append("... and many more lines")
     elif len(said) > MAX_LINES:
         shown.append(f"... and {len(said) - MAX_LINES} more lines")
-    return ["", "  The file printed:", *(f"    {line}" for line in shown)]
+    return ["", f"  {by} printed:", *(f"    {line}" for line in shown)]
 
 
-def _answer(file: str, exercise: Exercise, grade: Grade) -> str:
+def answer_text(exercise: Exercise, grade: Grade, hint: str, solution: str) -> str:
+    """The whole text about an answer; `hint` and `solution` say how to see the first hint and the solution."""
     lines = [f"{exercise.name}: {page_of(exercise.name).title}", *grade.lines]
-    command = f"python -m numpy_attention grade {shell_path(file)}"
     if grade.state == "right":
         lines.append(f"All {grade.of} properties hold. Checked: {page_of(exercise.name).checked}")
-        lines.append(f"Compare with a worked solution: {command} --solution {exercise.name}")
+        lines.append(f"Compare with a worked solution: {solution}")
     elif grade.state == "to do":
-        lines += ["", f"{grade.passed} of {grade.of} properties hold. The first hint: {command} --hint 1"]
+        lines += ["", f"{grade.passed} of {grade.of} properties hold. The first hint: {hint}"]
     elif grade.of:
         waiting = "" if grade.passed + 1 == grade.of else "; the properties after the wrong one were not checked"
-        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. A hint: {command} --hint 1"]
+        lines += ["", f"{grade.passed} of {grade.of} properties hold{waiting}. A hint: {hint}"]
     return "\n".join(lines) + "\n"
 
 
-def _hint(file: str, exercise: Exercise, number: int, out: TextIO) -> None:
+def hint_text(exercise: Exercise, number: int, option: str) -> str:
+    """A hint; `option` is the option that asks for a hint, "--hint " or "hint="."""
     hints = page_of(exercise.name).hints
-    if not 1 <= number <= len(hints):
-        raise GradeError(f"grade: {exercise.name} has the hints 1 to {len(hints)}, got --hint {number}")
-    print(f"Hint {number} of {len(hints)}: {hints[number - 1]}", file=out)
-    if number < len(hints):
-        print(f"Try again. If this hint does not help: --hint {number + 1}", file=out)
+    if number not in range(1, len(hints) + 1):
+        raise GradeError(f"grade: {exercise.name} has the hints 1 to {len(hints)}, got {option}{number}")
+    more = f"\nTry again. If this hint does not help: {option}{number + 1}" if number < len(hints) else ""
+    return f"Hint {number} of {len(hints)}: {hints[number - 1]}{more}"
 
 
 def _solutions(asked: Sequence[str], files: Sequence[str], time_limit: float, out: TextIO) -> int:
     """Show the solution of each exercise that is passed or given twice; for the others show the last hint."""
-    exercises = {name: _exercise_of("", name) for name in dict.fromkeys(asked)}
+    exercises = {name: exercise_of("", name) for name in dict.fromkeys(asked)}
     if len(files) > 1:
         raise GradeError(f"grade: --solution takes one file or folder with your answer, got {' '.join(files)}")
     shown = True
@@ -207,7 +215,7 @@ def _folder(given: Sequence[str]) -> Path:
     raise GradeError("grade: no exercises found here; copy tutorials/exercises from the sources, or give their folder")
 
 
-def _exercise_of(file: str, name: str | None) -> Exercise:
+def exercise_of(file: str, name: str | None) -> Exercise:
     """The exercise with this name, or with the name of the file: softmax.py, softmax_2.py, my_softmax.py."""
     stem = Path(file).stem.lower()
     if name is not None:
@@ -216,16 +224,33 @@ def _exercise_of(file: str, name: str | None) -> Exercise:
         fitting = [one for one in EXERCISES if stem == one] or [
             one for one in EXERCISES if stem.startswith(one + "_") or stem.endswith("_" + one)]
     if not fitting:
-        raise GradeError(
-            f"grade: {name or file} is not an exercise; the exercises are {', '.join(EXERCISES)}"
-            + ("" if name else "; if the file has another name, add --exercise NAME")
-        )
+        unknown = f"{name} is not an exercise" if name else f"add --exercise NAME, because {file} names no exercise"
+        raise GradeError(f"grade: {unknown}; the exercises are {', '.join(EXERCISES)}")
     return EXERCISES[max(fitting, key=len)]
 
 
-def _require_hypothesis() -> None:
+def require_hypothesis() -> None:
+    """Check that Hypothesis is installed.
+
+    Raises: GradeError, with the command that installs it.
+    """
     if importlib.util.find_spec("hypothesis") is None:
         raise GradeError(
             "grade: needs Hypothesis to find the smallest wrong example: pip install hypothesis, or, in a copy of "
             "the repository, pip install '.[tutorials]'"
         )
+
+
+@contextlib.contextmanager
+def hypothesis_elsewhere() -> Iterator[None]:
+    """Let Hypothesis write to a temporary folder, not to the student's folder, unless the user has set another."""
+    name = "HYPOTHESIS_STORAGE_DIRECTORY"
+    if os.environ.get(name):
+        yield
+        return
+    with temporary_folder() as folder:
+        os.environ[name] = folder
+        try:
+            yield
+        finally:
+            del os.environ[name]

@@ -68,6 +68,7 @@ class Worker:
         self.path = Path()
         self.stored: dict[int, Stored] = {}
         self.next, self.calls = 1, Calls()
+        self.where: int | None = None  # an open file, for the traceback at the time limit
 
     def answer(self, line: bytes) -> bytes:
         """The reply to a request; an exception of the student's code is a reply too.
@@ -85,6 +86,7 @@ class Worker:
             self.stored.pop(number, None)
         to = {"to": request["number"]}
         try:
+            self.limit_time(request)
             match request["do"]:
                 case "load":
                     reply = self.load(request)
@@ -101,15 +103,23 @@ class Worker:
             reply = {"error": ["ValueError"], "message": f"the returned value is {error}"}
         except BaseException as error:  # exits and interrupts too
             reply = error_reply(error, self.path)
+        finally:
+            if self.where is not None:
+                faulthandler.cancel_dump_traceback_later()
         return Encoder({**reply, **to}).line
+
+    def limit_time(self, request: Request) -> None:
+        """At the time limit of this request, write the traceback and end the process."""
+        if self.where is not None:
+            faulthandler.dump_traceback_later(request["seconds"], exit=True, file=self.where)
 
     def load(self, request: Request) -> Request:
         """Import the file; the reply has a reason in `failed` if the import fails or a definition is missing."""
         self.path = Path(request["file"])
-        if "seconds" in request:
+        if "where" in request:
             limit_process(request["seconds"])
-            where = os.open(request["where"], os.O_WRONLY | os.O_CREAT)
-            faulthandler.dump_traceback_later(request["seconds"], exit=True, file=where)
+            self.where = os.open(request["where"], os.O_WRONLY | os.O_CREAT)
+            self.limit_time(request)
         try:
             self._import()
         except BaseException as error:  # an import may raise anything, SystemExit too

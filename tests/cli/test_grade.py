@@ -24,8 +24,8 @@ def test_options_reach_the_grader_and_its_result_is_the_exit_code(monkeypatch):
     assert main(["grade", "a.py", "--hint", "2", "--exercise", "softmax"]) == 1
     assert main(["grade", "--solution", "gelu", "--solution", "gelu"]) == 2
     assert asked == [
-        (["a.py", "b.py"], False, None, None, 3.0, []), (["a.py"], False, 2, "softmax", 60.0, []),
-        ([], False, None, None, 60.0, ["gelu", "gelu"]),
+        (["a.py", "b.py"], False, None, None, 3.0, []), (["a.py"], False, 2, "softmax", 10.0, []),
+        ([], False, None, None, 10.0, ["gelu", "gelu"]),
     ]
 
 

@@ -24,7 +24,7 @@ from tests.grade.hand_in import grade, tutor_text
     ("return dy[99], w, dy", "stopped with IndexError"),
     (
         "return dy @ w.T, (x[..., None] @ dy[..., None, :]).sum(tuple(range(dy.ndim - 1))), dy.sum()",
-        "db must be an array of shape (1,), got a single number"
+        "db must be an array of shape (2,), got a single number"
     ),
     (
         "rows = dy.reshape(-1, w.shape[1])\n    return rows @ w.T, x.reshape(-1, w.shape[0]).T @ rows, rows.sum(0)",
@@ -36,7 +36,7 @@ from tests.grade.hand_in import grade, tutor_text
     ),
     (
         "return dy @ w.T, (x.swapaxes(-1, -2) @ dy).sum(axis=0), dy.sum(axis=tuple(range(dy.ndim - 1)))",
-        "got (1,): summed over too many axes"
+        "dw must have the shape of its argument, (2, 2), got (2,): summed over too many axes"
     ),
 ])
 def test_wrong_number_shape_or_dtype_is_explained(backward: str, words: str) -> None:

@@ -215,12 +215,12 @@ def test_exit_is_noticed_before_the_time_limit(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_stopped_process_raises_ended_at_the_time_limit(tmp_path: Path) -> None:
     """The request is larger than the buffer of a pipe, so writing it never returns."""
-    with process(tmp_path, with_more("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"), 1.0) as module:
+    with process(tmp_path, with_more("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)"), 0.2) as module:
         with pytest.raises(Ended):
             module.load()
         with pytest.raises(Ended):
             module.ask({"do": "ready", "large": np.zeros(1 << 18)})
-        assert module.why() == "Timeout"
+        assert module.why() == "Timeout of the file"
     assert not any(thread.is_alive() for thread in module._threads)
 
 

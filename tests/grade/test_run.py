@@ -7,6 +7,7 @@ import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.cli import main as command_line
+from numpy_attention.grade import process
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.run import GradeError
 from tests.grade.hand_in import FOLDER, grade
@@ -71,6 +72,21 @@ def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
     assert "in gelu_backward, line" in output
 
 
+def test_slow_file_is_stopped_at_a_multiple_of_the_limit_of_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "FILE_LIMIT", 1.5)
+    code, output = grade(tmp_path, "gelu", "import time; time.sleep(0.3); return dy", time_limit=2.0)
+    assert code == 1
+    assert "No result after 3 seconds: the function or the import of the file is too slow" in output
+
+
+def test_import_may_take_longer_than_a_call(tmp_path: Path) -> None:
+    before = "import time; time.sleep(2.5)\n"
+    _, output = grade(tmp_path, "softmax", "raise NotImplementedError", time_limit=2.0, before=before)
+    assert "not written yet" in output, output
+
+
 def test_hints_are_shown_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(FOLDER / "softmax.py")
     for number in (1, 2, 3):
@@ -130,7 +146,8 @@ def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "no file is given"),
     (["no_such_file.py"], "there is no file no_such_file.py"),
-    ([__file__], "is not an exercise; the exercises are embedding"),
+    ([__file__], f"grade: add --exercise NAME, because {__file__} names no exercise; the exercises are embedding"),
+    ([str(FOLDER)], "is a folder; grade all its exercises with: grade --all "),
     (["--all", __file__], "--all takes one folder"),
     (["softmax.py", "--time-limit", "nan"], "--time-limit must be more than 0 seconds and at most one day, got nan"),
     (["softmax.py", "--time-limit", "inf"], "--time-limit must be more than 0 seconds and at most one day, got inf"),

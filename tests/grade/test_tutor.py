@@ -1,8 +1,10 @@
 """The tutor explains a wrong answer: the smallest example in numbers, and the likely mistake."""
 
+import ast
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.grade.hand_in import grade, tutor_text
@@ -92,3 +94,39 @@ def test_optimizer_that_creates_new_arrays_is_explained(tmp_path: Path, left: st
     code, output = grade(tmp_path, "adam", f"{step}{left} = p - self.learning_rate * g / (np.abs(g) + self.eps)")
     assert code == 1
     assert "the given arrays have not changed" in output
+
+
+def test_example_has_no_softmax_of_one_number_and_no_matrix_of_one_number() -> None:
+    output = tutor_text("softmax", "return y * dy")
+    assert "x = [ 0.1257, -0.1321] dy = [-0.6101, 0.7486] dx, yours: [" in output
+    assert "a known mistake, `sum_left_out`: dx = y dy" in output
+    output = tutor_text("softmax", "return y * (dy - (dy * y).sum(axis=-1, keepdims=True))")
+    example = output.partition("The smallest example found: x = ")[2].partition(" axis = ")[0]
+    assert np.shape(ast.literal_eval(example)) == (2, 2, 2)
+
+
+def test_example_has_a_size_of_one_if_larger_examples_are_right() -> None:
+    output = tutor_text("softmax", "dx = y * (dy - (dy * y).sum(axis=axis, keepdims=True)); return dx + (y == 1)")
+    assert "x = [0.1257] dy = [-0.6101] dx, yours: [1.]" in output
+
+
+SCORES = "scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1]); "
+
+
+@pytest.mark.parametrize(("weights", "known"), [
+    ("e = np.exp(scores - scores.max()); weights = e / e.sum(); return weights @ v, weights", True),
+    ("e = np.exp(scores - scores.max(-1, keepdims=True)); e /= e.sum(); return e @ v, e", False),
+])
+def test_softmax_of_the_whole_matrix_is_explained_by_sums_of_rows(weights: str, known: bool) -> None:
+    output = tutor_text("attention_forward", SCORES + weights)
+    assert re.search(r"The rows of your weights sum to 0\.\d\d, 0\.\d\d, but each row must sum to 1\. All", output)
+    assert ("a known mistake, `softmax_over_the_whole_matrix`" in output) == known
+
+
+@pytest.mark.parametrize("answer", [
+    "return q", "return v, q, k", "return q @ v.T, 3", "return v, np.array(3.0)", "return v * np.nan, v * np.nan",
+])
+def test_other_results_get_no_advice_about_sums(answer: str) -> None:
+    output = tutor_text("attention_forward", answer)
+    assert "WRONG" in output
+    assert "The rows of your weights" not in output

@@ -275,6 +275,18 @@ def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = 
 
 
 @stands_in_for("attention")
+def softmax_over_the_whole_matrix(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
+    """One softmax over all scores: all weights together sum to one, but the weights of each query must sum to one.
+
+    Hides: right for a single query; every shape is right, and all weights are positive.
+    """
+    scores = _scores(q, k)
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = plain_softmax(scores.reshape(-1)).reshape(scores.shape)
+    return weights @ v, weights
+
+
+@stands_in_for("attention")
 def mask_ignored(q: Array, k: Array, v: Array, mask: Array | None = None) -> Any:
     """The mask is not used; as tutorial 5 shows, a hidden key must get the score -inf.
 
@@ -405,10 +417,26 @@ def _about_attention(rng: np.random.Generator) -> Questions:
     yield "a mask that hides all keys of the second query", (*qkv(), np.array([[False, True, False], [False] * 3]))
 
 
+def _sums_of_rows(answer: Any) -> str:
+    """A text about the sums of the rows of the weights, if they are not one; a row of zeros is fully masked."""
+    weights = answer[1] if isinstance(answer, tuple) and len(answer) == 2 else None
+    if not isinstance(weights, np.ndarray) or weights.ndim < 2 or not np.isfinite(weights).all():
+        return ""
+    sums = weights.sum(axis=-1)
+    if np.isclose(sums, 1, atol=1e-3).all() or (weights == 0).all(axis=-1).any():
+        return ""
+    together = " All weights together sum to 1: the softmax needs sums with axis=-1 and keepdims=True."
+    return (
+        f"The rows of your weights sum to {', '.join(f'{one:.2f}' for one in sums.reshape(-1)[:4])}, but each row must "
+        f"sum to 1.{together if np.isclose(weights.sum(), 1) else ''}"
+    )
+
+
 OURS = {"attention": attention}
 EXERCISES = (
     Exercise(
-        "attention_forward", 4, quizzes={"attention": Quiz(attention, _about_attention, ("y", "weights"))},
+        "attention_forward", 4,
+        quizzes={"attention": Quiz(attention, _about_attention, ("y", "weights"), _sums_of_rows)},
         not_allowed=(ATTENTION, "tiled_attention"),
     ),
     Exercise(

@@ -240,7 +240,7 @@ def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
 OURS = {"edit": edit, "edit_backward": edit_backward}
 EXERCISES = (
     Exercise(
-        "ablation", 19,
+        "ablation", 20,
         (
             Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
             Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "one head removed, and a patch"),

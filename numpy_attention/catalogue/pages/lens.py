@@ -126,4 +126,4 @@ def _about_effects(rng: np.random.Generator) -> Questions:
 
 
 OURS = {"direct_effect": direct_effect}
-EXERCISES = (Exercise("direct_effect", 19, quizzes={"direct_effect": Quiz(direct_effect, _about_effects)}),)
+EXERCISES = (Exercise("direct_effect", 21, quizzes={"direct_effect": Quiz(direct_effect, _about_effects)}),)

@@ -1,4 +1,4 @@
-"""The softmax (Chapter 3), along any axis and for scores of 500; ten mistakes, one exercise."""
+"""The softmax (Chapter 3), along any axis and for scores of 500; eleven mistakes, one exercise."""
 
 import numpy as np
 
@@ -77,6 +77,16 @@ def divided_by_the_batch(dy: Array, cache: SoftmaxCache) -> Array:
 
 
 @backward_of("softmax")
+def sum_left_out(dy: Array, cache: SoftmaxCache) -> Array:
+    """dx = y dy, as if the sum of the exponentials did not depend on x: it must be dx = y (dy - sum(dy y)).
+
+    Hides: the shapes agree, and a row is right if its sum(dy y) is zero.
+    """
+    y, _ = cache
+    return y * dy
+
+
+@backward_of("softmax")
 def sign_of_the_sum(dy: Array, cache: SoftmaxCache) -> Array:
     """The sum has the wrong sign: it must be dx = y (dy - sum(dy y)), because a higher score lowers the other weights.
 
@@ -130,8 +140,8 @@ EXERCISES = (
     Exercise(
         "softmax", 3,
         (
-            Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A B C", "axis 0", {"axis": 0}),
-            Try("softmax", "x: A B C", "axis 1", {"axis": 1}),
+            Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A C D", "axis 0", {"axis": 0}),
+            Try("softmax", "x: A C D", "axis 1", {"axis": 1}),
         ),
     ),
 )

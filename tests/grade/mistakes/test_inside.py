@@ -57,7 +57,7 @@ def test_mistake_is_named(name: str, exercise: str, answer: str) -> None:
 
 def test_vector_that_is_not_summed_is_explained_by_its_shape() -> None:
     output = tutor_text("ablation", ablation(dadd="dy.copy()"))
-    assert "dadd must have the shape of its argument, (1,), got (1, 1, 1): the sum over the batch axes" in output
+    assert "dadd must have the shape of its argument, (2,), got (1, 2, 2): the sum over the batch axes" in output
 
 
 def test_one_number_for_all_heads_is_explained_by_its_shape() -> None:

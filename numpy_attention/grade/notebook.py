@@ -1,0 +1,133 @@
+"""`na.grade` in a notebook: grades functions of this process, with the text of the command `grade`.
+
+    def softmax_backward(dy, cache):
+        y, axis = cache
+        return y * dy
+
+    na.grade("softmax", softmax_backward)            check your function
+    na.grade("softmax", hint=1)                      the first of three hints
+
+What you do not pass, such as the forward, comes from the file of the exercise, tutorials/exercises/softmax.py.
+"""
+
+import functools
+import io
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.page import page_of
+from numpy_attention.grade.process import MAX_STORED, METHODS, remote_error
+from numpy_attention.grade.run import (
+    GradeError,
+    answer_text,
+    exercise_of,
+    hint_text,
+    hypothesis_elsewhere,
+    printed_lines,
+    require_hypothesis,
+)
+from numpy_attention.grade.worker import error_reply
+
+HERE = Path(__file__).parent
+FOLDERS = (HERE / "exercises", HERE.parents[1] / "tutorials" / "exercises")  # in an installed package, in a repository
+
+
+class _Printed(io.StringIO):
+    """Keeps only the first characters, because a function in an endless loop may print without end."""
+
+    def write(self, text: str) -> int:
+        return super().write(text[:MAX_STORED]) if self.tell() < MAX_STORED else len(text)
+
+
+def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, solution: bool = False) -> Grade | None:
+    """Grade your functions, print the result, and return it; the result is true if all properties hold.
+
+    `answers` are the functions or classes of the exercise, with their names. If the exercise has only one backward,
+    your function may have any name. With `hint`, print this hint instead. With `solution`, also print the solution if
+    your answer is right.
+
+    Your code runs in this process, unlike with the command `grade`. So an endless loop is not stopped: interrupt it
+    with Ctrl-C, or with "Interrupt" in the menu "Kernel". Time and memory have no limit, and nothing is refused
+    except the package's own functions.
+
+    Raises: GradeError, with a message of one line, for an unknown exercise or function.
+
+    >>> grade("gelu", hint=1)
+    Hint 1 of 3: Use the product rule: y = x P(x), so y' = P + x P'.
+    Try again. If this hint does not help: hint=2
+    """
+    found = exercise_of("", str(exercise))
+    if hint is not None:
+        print(hint_text(found, hint, "hint="))
+        return None
+    require_hypothesis()
+    named = {name: _with_place(made) for name, made in _named(found, answers).items()}
+    module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), _Printed()
+    with hypothesis_elsewhere(), redirect_stdout(printed), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        result = grade_module(found, module)
+    result.lines += printed_lines(printed.getvalue().encode()[:MAX_STORED], "Your code")
+    call = f'na.grade("{exercise}"'
+    print(answer_text(found, result, f"{call}, hint=1)", f"{call}, {', '.join(named)}, solution=True)"))
+    if solution:
+        print(page_of(exercise).solution if result else "The solution is shown after all properties hold.")
+    return result
+
+
+def _named(exercise: Exercise, answers: tuple[Any, ...]) -> dict[str, Any]:
+    """The answers by the names that the exercise needs."""
+    needed = exercise.needed
+    written = [name for name in needed if exercise.from_scratch or f"{name}_backward" not in needed]
+    call = f'na.grade("{exercise.name}", {", ".join(written)})'
+    if not answers:
+        raise GradeError(f"grade: no function is given; write {call}")
+    named: dict[str, Any] = {}
+    for made in answers:
+        name = getattr(made, "__name__", type(made).__name__)
+        if name not in needed and len(answers) == len(written) == 1:
+            name = written[0]
+        if name not in needed or name in named:
+            why = f"{name} twice" if name in named else f"{name}, which is not in the file of the exercise"
+            raise GradeError(f"grade: {exercise.name} needs {', '.join(written)}, got {why}; write {call}")
+        if not callable(made) or isinstance(made, type) != (needed[name] == "class"):
+            raise GradeError(f"grade: {name} must be a {needed[name]}, got {made!r:.80}")
+        if str(getattr(made, "__module__", "")).startswith("numpy_attention."):
+            raise GradeError(f"grade: {name} of the package is not your own answer; write your own {needed[name]}")
+        named[name] = made
+    return named
+
+
+def _exercise_file(name: str) -> dict[str, Any]:
+    """The names that the file of the exercise defines."""
+    file = next((folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file()), None)
+    if file is None:
+        raise GradeError(f"grade: {name}.py was not found in {FOLDERS[0]}; install numpy_attention again")
+    namespace: dict[str, Any] = {"__name__": name}
+    exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), namespace)
+    return namespace
+
+
+def _with_place(made: Any) -> Any:
+    """The function, or the class with its methods; an exception also has the line of the student's code."""
+    if isinstance(made, type):
+        methods = {name: _with_place(vars(made)[name]) for name in ("__init__", *METHODS) if name in vars(made)}
+        return type(made.__name__, (made,), methods)
+    code = getattr(made, "__code__", None)
+    file = Path(code.co_filename) if code else Path()
+
+    @functools.wraps(made)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return made(*args, **kwargs)
+        except (Exception, SystemExit) as error:
+            raise remote_error(error_reply(error, file), file.name if file.is_file() else "your cell") from None
+
+    return call

@@ -1,0 +1,190 @@
+"""`na.grade` grades functions of this process, with the text of the command."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade import notebook
+from numpy_attention.grade.page import page_of
+from numpy_attention.grade.run import GradeError
+from tests.grade import hand_in
+
+ROOT = Path(__file__).parents[2]
+LINES = {
+    "right": "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))",
+    "known": "return y * (1 - y) * dy",
+    "unknown": "return 3 * y * dy",
+    "raises": "return dy[7]",
+    "prints": "print(dy.shape); return dy, dy",
+    "empty": "raise NotImplementedError",
+    "changes": "dy *= 2; return y",
+}
+
+
+def written(line: str) -> Any:
+    """A student's softmax_backward that ends with this line."""
+    own: dict[str, Any] = {"np": np}
+    exec(f"def softmax_backward(dy, cache):\n    y, axis = cache\n    {line}\n", own)
+    return own["softmax_backward"]
+
+
+def graded(line: str, capsys: pytest.CaptureFixture[str], **options: Any) -> tuple[Any, str]:
+    capsys.readouterr()
+    result = na.grade("softmax", written(line), **options)
+    return result, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_text_and_result_are_those_of_the_command(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, expected = hand_in.grade(tmp_path, "softmax", line)
+    result, text = graded(line, capsys)
+    assert bool(result) == (code == 0)
+
+    def lines(output: str) -> list[str]:
+        output = output.replace("Your code printed", "The file printed")
+        kept = [one.partition(" (softmax.py, line")[0].partition(" (your cell, line")[0] for one in output.splitlines()]
+        return [one for one in kept if "solution" not in one and "hint" not in one]
+
+    assert lines(text) == lines(expected)
+
+
+def test_result_is_short_and_names_the_state(capsys: pytest.CaptureFixture[str]) -> None:
+    result, _ = graded(LINES["known"], capsys)
+    assert repr(result) == "<softmax: wrong, 2 of 4 properties hold>"
+
+
+def test_hint_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert na.grade("softmax", hint=2) is None
+    assert page_of("softmax").hints[1] + "\nTry again. If this hint does not help: hint=3" in capsys.readouterr().out
+    _, text = graded(LINES["right"], capsys, solution=True)
+    assert page_of("softmax").solution in text
+    assert 'na.grade("softmax", softmax_backward, solution=True)' in text
+    _, text = graded(LINES["known"], capsys, solution=True)
+    assert page_of("softmax").solution not in text
+    assert 'A hint: na.grade("softmax", hint=1)' in text
+
+
+def test_single_backward_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert na.grade("gelu", lambda dy, cache: dy).of == 4
+    assert "gelu_backward, solution=True" not in capsys.readouterr().out
+
+
+def test_changed_forward_is_graded_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def softmax(x: Any, axis: int = -1) -> Any:
+        return 2 * x, (2 * x, axis)
+
+    assert not na.grade("softmax", softmax, written(LINES["right"]))
+    assert "the forward was changed" in capsys.readouterr().out
+
+
+def test_error_names_the_line_of_a_method(capsys: pytest.CaptureFixture[str]) -> None:
+    class Adam:
+        def __init__(self, parameters: Any, *_: Any, **__: Any) -> None:
+            self.parameters = parameters
+
+        def step(self, grads: Any) -> None:
+            raise KeyError("w")
+
+    assert na.grade("adam", Adam).state == "broken"
+    assert "KeyError: 'w' (test_notebook.py, line " in capsys.readouterr().out
+
+
+def test_exit_in_a_function_does_not_end_python(capsys: pytest.CaptureFixture[str]) -> None:
+    result, text = graded("raise SystemExit(3)", capsys)
+    assert result.state == "broken"
+    assert "stopped with SystemExit: 3 (your cell, line 3" in text
+
+
+def test_only_the_first_printed_lines_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = graded("print('x' * 10**6); return dy", capsys)
+    assert "... and many more lines" in text
+    assert len(text) < 5000
+
+
+def test_interrupt_ends_an_endless_loop(capsys: pytest.CaptureFixture[str]) -> None:
+    stdout = sys.stdout
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background ignores SIGINT
+    threading.Timer(0.5, signal.raise_signal, [signal.SIGINT]).start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            na.grade("softmax", written("while True: pass"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert sys.stdout is stdout
+
+
+def ab() -> None:
+    """A function with a name that no exercise has."""
+
+
+@pytest.mark.parametrize(("exercise", "answers", "words"), [
+    ("softmx", [ab], "softmx is not an exercise; the exercises are embedding"),
+    (ab, [], "is not an exercise"),
+    (["softmax"], [ab], "is not an exercise"),
+    ("softmax", [], 'no function is given; write na.grade("softmax", softmax_backward)'),
+    ("softmax", [3], "softmax_backward must be a function, got 3"),
+    ("softmax", [type("Softmax", (), {})], "softmax_backward must be a function, got <class"),
+    ("softmax", [ab, ab], "softmax needs softmax_backward, got ab, which is not in the file of the exercise"),
+    ("softmax", [written("")] * 2, "got softmax_backward twice"),
+    ("heads", [ab], 'write na.grade("heads", split_heads_backward, concat_heads_backward)'),
+    ("causal_mask", [ab], "causal_mask needs causal_mask, causal_softmax_backward, got ab"),
+    ("adam", [ab], "Adam must be a class, got <function ab"),
+    ("softmax", [na.softmax_backward], "softmax_backward of the package is not your own answer"),
+    ("multi_head_attention", [na.MultiHeadAttention], "MultiHeadAttention of the package is not your own answer"),
+])
+def test_wrong_argument_gives_one_line(exercise: Any, answers: list[Any], words: str) -> None:
+    with pytest.raises(GradeError) as error:
+        na.grade(exercise, *answers)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("hint", [0, 4, "1", 1.5])
+def test_refuses_hint_that_does_not_exist(hint: Any) -> None:
+    with pytest.raises(GradeError, match=r"softmax has the hints 1 to 3, got hint="):
+        na.grade("softmax", hint=hint)
+
+
+def test_missing_exercise_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(notebook, "FOLDERS", (tmp_path,))
+    with pytest.raises(GradeError, match=r"softmax.py was not found in .*; install numpy_attention again"):
+        na.grade("softmax", written("return dy"))
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_unchanged_exercise_is_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    own: dict[str, Any] = {}
+    exec((hand_in.FOLDER / f"{name}.py").read_text("utf-8"), own)
+    result = na.grade(name, *(own[needed] for needed in EXERCISES[name].needed))
+    assert result is not None
+    assert result.state == "to do"
+
+
+def test_package_is_callable_and_still_a_package(tmp_path: Path) -> None:
+    code = (
+        "import sys, numpy_attention as na\n"
+        "import numpy_attention.grade, numpy_attention.grade.page\n"
+        "assert na.grade is numpy_attention.grade is sys.modules['numpy_attention.grade']\n"
+        "assert 'numpy_attention.grade.notebook' not in sys.modules\n"
+        "na.grade('softmax', lambda dy, cache: dy)\n"
+        "numpy_attention.grade('softmax', hint=1)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.iterdir()), "the student's folder must stay empty"
