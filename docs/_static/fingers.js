@@ -163,13 +163,29 @@ const COTANGENTS = {
   one: ["one number", (i, j) => Number(i === 1 && j === 0)],
 };
 const INPUTS = ["q", "k", "v", "dy"];
-const PANELS = [                                  // name, formula, description
-  ["q", "", "queries"], ["k", "", "keys"], ["v", "", "values"],
-  ["scores", "scale q kᵀ", "similarity of query and key"], ["weights", "softmax(scores)", "rows sum to one"], ["y", "weights v", "the result"],
-  ["dy", "", "gradient of the loss at y"], ["dweights", "dy vᵀ", ""], ["dscores", "weights ∗ (dweights − rowsum(dweights ∗ weights))", ""],
-  ["dv", "weightsᵀ dy", ""], ["dq", "scale dscores k", ""], ["dk", "scale dscoresᵀ q", ""],
-];
-const SMALL = ["q", "k", "weights", "dscores", "dq"];
+const CAPTIONS = {
+  q: " queries", k: " keys", v: " values", dy: " gradient of the loss at y",
+  scores: " = scale q kᵀ", weights: " = softmax(scores)", y: " = weights v",
+  dweights: " = dy vᵀ", dscores: " = weights ∗ (dweights − rowsum(dweights ∗ weights))",
+  dv: " = weightsᵀ dy", dq: " = scale dscores k", dk: " = scale dscoresᵀ q",
+};
+const MAPS = {                                    // a gradient has the place of its array, and every arrow is reversed
+  "forward: from q, k and v to y": [
+    ["q", "", "k"],
+    ["↓", "↙", ""],
+    ["scores", "→", "weights"],
+    ["", "", "↓"],
+    ["v", "→", "y"],
+  ],
+  "backward: from dy to dq, dk and dv": [
+    ["dq", "", "dk"],
+    ["↑", "↗", ""],
+    ["dscores", "←", "dweights"],
+    ["", "", "↑"],
+    ["dv", "←", "dy"],
+  ],
+};
+const DEGREES = { "→": 0, "↓": 90, "↙": 135, "←": 180, "↑": 270, "↗": 315 };
 
 // ---- The page ----
 
@@ -192,14 +208,14 @@ const svg = (tag, attributes, ...children) => {
 class Fingers {
   constructor(place) {
     this.small = "small" in place.dataset;
-    this.shown = PANELS.filter(([name]) => !this.small || SMALL.includes(name));
     Object.assign(this, { T: this.small ? 3 : 4, d: this.small ? 2 : 3, seed: 1, chosen: ["q", 1, 0], mistake: "" });
     Object.assign(this, { values: "random", cotangent: "random", maskName: "causal", step: 5 });
     this.scale = 1 / Math.sqrt(this.d);
     this.draw();
     this.grids = {};
-    const board = make("div", { class: "fingers-board" });
-    for (const [name, formula, words] of this.shown) board.append(this.panel(name, formula, words));
+    const board = make("div", { class: "fingers-board" }, ...Object.entries(MAPS).map(([title, rows]) =>
+      make("section", { "aria-label": title }, make("div", { class: "fingers-title" }, title),
+        make("div", { class: "fingers-map" }, ...rows.flatMap((row, i) => row.map((name, j) => this.part(name, i, j)))))));
     this.output = make("output", { class: "fingers-output", "aria-live": "polite" });
     this.slider = make("input", {
       type: "range", min: -3, max: 3, step: 0.1, oninput: () => this.set(Number(this.slider.value)),
@@ -256,6 +272,7 @@ class Fingers {
     });
     this.scaleShown = make("span");
     this.setScale(this.scale);
+    this.verdict = make("output", { class: "fingers-verdict" });
     const mistake = make("select", { "data-control": "mistake", onchange: () => { this.mistake = mistake.value; this.update(); } },
       make("option", { value: "" }, "none: the correct backward"));
     for (const [name, words] of Object.entries(MISTAKES)) mistake.append(make("option", { value: name }, words));
@@ -264,7 +281,7 @@ class Fingers {
       make("label", {}, "scale", this.scaleBox, this.scaleShown),
       select("mask", MASKS, "maskName"), select("v", VALUES, "values"), select("dy", COTANGENTS, "cotangent"),
       make("button", { type: "button", "data-control": "new", onclick: () => { this.seed += 1; again(); } }, "new numbers"),
-      make("label", { class: "fingers-wide" }, "mistake", mistake));
+      make("div", { class: "fingers-wide" }, make("label", {}, "mistake", mistake), this.verdict));
   }
 
   setScale(scale) {
@@ -277,12 +294,18 @@ class Fingers {
 
   // ---- matrices ----
 
-  panel(name, formula, words) {
+  part(name, i, j) {                              // a matrix or an arrow of the map
+    const place = `grid-area: ${i + 1} / ${j + 1}`;
+    if (!name) return "";
+    if (name in DEGREES) {
+      const arrow = svg("path", { d: "M1 8H14M9 3l5 5-5 5", transform: `rotate(${DEGREES[name]} 8 8)` });
+      return svg("svg", { viewBox: "0 0 16 16", class: "fingers-arrow", style: place, "aria-hidden": true }, arrow);
+    }
     const grid = make("table", { role: "grid", "data-matrix": name, onkeydown: event => this.key(event, name) });
     this.grids[name] = grid;
-    const caption = make("figcaption", {}, make("b", {}, name), formula ? make("code", {}, ` = ${formula}`) : ` ${words}`);
+    const caption = make("figcaption", {}, make("b", {}, name), CAPTIONS[name]);
     const moved = INPUTS.includes(name) ? " fingers-input" : "";
-    return make("figure", { class: `fingers-matrix${moved}`, "data-panel": name }, caption, grid);
+    return make("figure", { class: `fingers-matrix${moved}`, style: place }, caption, grid);
   }
 
   build() {                                       // make the cells; update() fills in the numbers
@@ -367,11 +390,9 @@ class Fingers {
     const gradients = Math.max(...["dweights", "dscores", "dq", "dk", "dv"].map(one => largest(right[one])), 1e-12);
     for (const [one, grid] of Object.entries(this.grids)) {
       const most = one in right && one.startsWith("d") ? gradients : one === "weights" ? 1 : Math.max(largest(all[one]), 1e-12);
-      let apart = 0;
       for (const cell of grid.querySelectorAll("td")) {
         const [, row, column] = cell.dataset.cell.split(","), value = all[one][row][column];
         const wrong = one in right && Math.abs(value - right[one][row][column]) > 1e-12;
-        apart += wrong;
         cell.textContent = number(value);
         cell.dataset.value = value;
         cell.style.setProperty("--strength", Math.min(1, Math.abs(Number.isFinite(value) ? value : 0) / most));
@@ -381,7 +402,6 @@ class Fingers {
         cell.classList.toggle("lit", lit.has(cell.dataset.cell));
         cell.setAttribute("aria-selected", cell.dataset.cell === this.chosen.join(","));
       }
-      grid.parentElement.dataset.wrong = apart ? `${apart} of ${grid.querySelectorAll("td").length} wrong` : "";
     }
     this.showExplanation(...looked, all, right, explanation);
     const input = INPUTS.includes(name);
@@ -391,7 +411,12 @@ class Fingers {
     this.slider.setAttribute("aria-label", this.sliderName.textContent);
     this.hide.hidden = !["scores", "weights"].includes(name);
     this.hide.textContent = this.hide.hidden || this.mask[i][j] ? "hide this pair" : "show this pair";
-    if (!this.small) this.drawValley(all);
+    if (this.small) return;
+    this.verdict.textContent = ["dq", "dk", "dv"].map(one => {
+      const cells = this.grids[one].querySelectorAll("td"), wrong = this.grids[one].querySelectorAll(".wrong").length;
+      return `${one} ${wrong ? `${wrong}/${cells.length} wrong` : "right"}`;
+    }).join(", ");
+    this.drawValley(all);
   }
 
   showExplanation(name, i, j, all, right, explanation) {

@@ -5,7 +5,7 @@
     attention_layers   every head of every layer, from the result of `model.attention_weights(ids)`
     matrix_map         any matrix with its numbers
     mask_map           which query may look at which key
-    positions_map      a table of positions, red-blue
+    positions_map      a table of positions
     training_curves    loss and accuracy, step by step
     gradient_flow      the size of the gradients, layer by layer
     step_error         the error of numerical gradients against the step size
@@ -17,8 +17,9 @@
     lens_table         the words that a lens reads: layers x positions, or layers x ranks
 
 Each function returns a new `matplotlib.figure.Figure`. It displays nothing and does not change pyplot or its settings.
-A notebook displays a figure at the end of a cell; `save(figure, path)` writes a figure to a file. Every map runs from
-light to dark, and every line has its own dash and marker, so the pictures stay readable in grey.
+A notebook displays a figure at the end of a cell; `save(figure, path)` writes a figure to a file. In every map
+zero is white, positive numbers are blue and negative numbers are orange; a stronger colour is a larger number. Printed
+in grey, a map shows the sizes without the signs, and lines differ by dash and marker.
 """
 
 from numpy_attention.plots.attention import attention_heads, attention_layers, attention_map

@@ -30,7 +30,7 @@ def attention_map(
     x: str = "key",
     y: str = "query",
 ) -> Any:
-    """Draw one head: a row for each query, a column for each key. A darker cell is a larger weight.
+    """Draw one head: a row for each query, a column for each key. A stronger blue is a larger weight.
 
     `queries` and `keys` are the tokens; keys default to the queries if there are equally many. `mask` hatches the
     hidden pairs (thin lines), so a reader can distinguish a hidden pair from a small weight. By default each cell shows

@@ -7,7 +7,7 @@ import numpy as np
 
 from numpy_attention.errors import broadcasts_to, dtype_error, shape_error, value_error
 from numpy_attention.pieces import non_finite
-from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, as_labels, colour_map, drawable
+from numpy_attention.plots.style import FONT, INK, ORANGE_TO_BLUE, WHITE_TO_BLUE, as_labels, colour_map, drawable
 
 FEW = 10  # up to this many rows and columns, each cell shows its number
 MANY = 48  # with more rows or columns, tokens do not fit as labels, and positions replace them
@@ -32,10 +32,10 @@ def draw_weights(
 
 
 def draw_values(axes: Any, values: np.ndarray, largest: float, few: int = FEW) -> Any:
-    """Draw any numbers as squares: white to blue if no number is negative, otherwise blue below zero and red above."""
+    """Draw any numbers as squares: white to blue if no number is negative, otherwise orange below zero."""
     colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
     if values.min() < 0.0:
-        colours, low = colour_map("blue_to_red", BLUE_TO_RED), -largest
+        colours, low = colour_map("orange_to_blue", ORANGE_TO_BLUE), -largest
     image = axes.imshow(values, cmap=colours, vmin=low, vmax=largest, aspect="equal", interpolation="nearest")
     if max(values.shape) <= few:
         write_numbers(axes, image, values, np.full(values.shape, True), 9)

@@ -69,8 +69,8 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
     """Draw the size of the gradients, layer by layer from the input to the output, on a logarithmic scale.
 
     `grads` is the result of a `backward`, a dict whose names contain dots, or {label: grads} to compare several. The
-    line is the root mean square over all gradients of a layer; each small mark is one parameter of the layer. A
-    logarithmic scale has no zero: a gradient of exactly zero is a cross on the lower edge.
+    line is the root mean square over all gradients of a layer; each small mark is one of several parameters of the
+    layer. A logarithmic scale has no zero: a gradient of exactly zero is a cross on the lower edge.
 
     Raises: ValueError if there are no gradients.
     """
@@ -92,9 +92,10 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
         axes.plot(places, heights, **look, label=label or None)
         for x, parts in zip(places, sizes.values()):
             alone = [_rms([part]) for part in parts]
+            marks = [a or np.nan for a in alone] if len(alone) > 1 else []  # the line already shows a single parameter
             shift = 0.12 + 0.12 * n
             small = {"color": colour, "linestyle": "", "marker": "_", "markersize": 7, "alpha": 0.7}
-            axes.plot([x + shift] * len(alone), [a or np.nan for a in alone], **small)
+            axes.plot([x + shift] * len(marks), marks, **small)
             dead += [(n, x)] if 0.0 in alone else []
     axes.set_yscale("log")
     cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "linestyle": "", "clip_on": False}

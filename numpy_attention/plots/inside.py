@@ -42,7 +42,7 @@ WIDEST = 12  # the most characters of a word in its cell
 def loss_by_position(
     log: Log, levels: Mapping[str, float] | None = None, title: str = "The loss along the text"
 ) -> Any:
-    """Draw the loss at each position: one line for each of a few training steps, from light to dark.
+    """Draw the loss at each position: one line for each of a few training steps, from pale to strong.
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and `loss_at_0`, `loss_at_1`, ...; other rows are
     skipped. The drawn steps are the first, the last, and steps between them whose mean losses are about evenly spaced,
@@ -79,8 +79,8 @@ def loss_by_position(
 def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -> Any:
     """Draw a score of every head: a row for each layer, a column for each head.
 
-    The colours run from white to blue for 0 to 1 if no score is negative, otherwise from blue to red for -1 to 1. The
-    scale is extended if a score lies outside.
+    The colours run from white to blue for 0 to 1 if no score is negative, otherwise from orange through white to blue
+    for -1 to 1. The scale is extended if a score lies outside.
 
     Shapes: scores {name of the layer: (H,)} -> Figure
 
@@ -155,7 +155,7 @@ def patching_map(
 ) -> Any:
     """Draw the effects of patches: a row for each place or head, a column for each position.
 
-    A decrease is blue, an increase is red.
+    No change is white, an increase is blue, a decrease is orange.
 
     Shapes: effects {place: (T,) or (H, T)}, the result of `inside.patching_effects` -> Figure
 
@@ -191,7 +191,7 @@ def lens_table(
     x: str = "position",
     y: str = "stream",
 ) -> Any:
-    """Draw a table of words. A darker cell holds a word with a larger probability.
+    """Draw a table of words. A stronger blue is a larger probability.
 
     `rows` usually are the streams, and `columns` the positions or the ranks; `x` and `y` name the axes.
 
@@ -219,7 +219,7 @@ def lens_table(
         text = as_labels([words[i][j]])[0]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "family": FONT, "parse_math": False}
-        axes.text(j, i, text, color="white" if probability > 0.55 else INK, **look)
+        axes.text(j, i, text, color="white" if probability > 0.67 else INK, **look)
     dress(axes, fit(title, figure), x, y)
     axes.set_yticks(range(len(p)), [drawable(row) for row in rows] if rows is not None else range(len(p)), fontsize=8)
     axes.xaxis.tick_top()

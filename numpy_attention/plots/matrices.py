@@ -16,7 +16,7 @@ from numpy_attention.plots.cells import (
     require_matrices,
     upper_end,
 )
-from numpy_attention.plots.style import BLUE_TO_RED, FONT, INK, WHITE_TO_BLUE, colour_map, dress, fit, new_figure
+from numpy_attention.plots.style import FONT, INK, ORANGE_TO_BLUE, WHITE_TO_BLUE, colour_map, dress, fit, new_figure
 
 
 def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Who may look at whom") -> Any:
@@ -56,7 +56,7 @@ def matrix_map(
     y: str = "row",
     value: str = "value",
 ) -> Any:
-    """Draw any matrix with its numbers: white to blue if no number is negative, else blue below zero and red above.
+    """Draw any matrix with its numbers: zero is white, positive blue, negative orange.
 
     Shapes: matrix (n, m) -> Figure
 
@@ -80,7 +80,7 @@ def matrix_map(
 def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any:
     """Draw a table of positions: one column for each position, one row for each dimension.
 
-    Negative numbers are blue, positive numbers are red.
+    Zero is white, positive numbers are blue, negative numbers are orange.
 
     Shapes: table (T, d_model) -> Figure
 
@@ -90,8 +90,8 @@ def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any
     limit = upper_end(np.abs(table))
     figure = new_figure(8.5, 3.8)
     axes = figure.subplots()
-    reds = colour_map("blue_to_red", BLUE_TO_RED)
-    image = axes.imshow(table.T, cmap=reds, aspect="auto", vmin=-limit, vmax=limit, interpolation="nearest")
+    colours = colour_map("orange_to_blue", ORANGE_TO_BLUE)
+    image = axes.imshow(table.T, cmap=colours, aspect="auto", vmin=-limit, vmax=limit, interpolation="nearest")
     dress(axes, fit(title, figure), "position", "dimension")
     add_colour_bar(figure, image, axes, "value")
     return figure

@@ -15,9 +15,9 @@ INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v")
-WHITE_TO_BLUE = ("#ffffff", "#cfe1f2", "#93c4de", "#4a97c9", "#1764ab", "#08306b")
-# Blue for negative, red for positive, and lighter from low to high, so a print in grey still shows the sign.
-BLUE_TO_RED = ("#06184a", "#25459c", "#6c6d85", "#e46e50", "#ffb8a0")
+# Maps of cells: zero is white, positive numbers are blue, negative numbers are orange.
+WHITE_TO_BLUE = ("#ffffff", COLOURS[0])
+ORANGE_TO_BLUE = (COLOURS[1], *WHITE_TO_BLUE)
 VISIBLE_WHITESPACE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍", "": "∅"}
 
 

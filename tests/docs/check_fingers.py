@@ -121,6 +121,10 @@ def as_shown(tab: Any, where: str, mistake: str = "") -> list[str]:
     apart = sum(int(np.sum(np.abs(right[name] - truth[name]) > 1e-12)) for name in right)
     if marked < apart or bool(marked) != bool(apart):  # a mistake in the whole backward gives no dscores to compare
         wrong.append(f"fingers: {where}: {marked} numbers are marked as wrong, but {apart} are wrong")
+    counts = {name: int(np.sum(np.abs(right[name] - truth[name]) > 1e-12)) for name in ("dq", "dk", "dv")}
+    verdict = ", ".join(f"{name} {n}/{right[name].size} wrong" if n else f"{name} right" for name, n in counts.items())
+    if (text := tab.locator(".fingers-verdict").inner_text()) != verdict:
+        wrong.append(f"fingers: {where}: the verdict is {text!r}, but must be {verdict!r}")
     return wrong
 
 
@@ -165,6 +169,26 @@ def by_hand(tab: Any) -> list[str]:
     return wrong + as_shown(tab, "one word")
 
 
+def as_placed(tab: Any, width: int) -> list[str]:
+    """Check the places of the verdict, the button "Back to top", and the backward in a window of this width."""
+    tab.set_viewport_size({"width": width, "height": 900})
+    tab.locator("[data-control=mistake]").select_option("diagonal_only")
+    tab.mouse.wheel(0, 600)
+    tab.mouse.wheel(0, -100)  # after this the theme shows its button
+    tab.wait_for_timeout(100)
+    menu, verdict = (tab.locator(one).bounding_box() for one in ("[data-control=mistake]", ".fingers-verdict"))
+    forward, backward = (box.bounding_box() for box in tab.locator(".fingers-board section").all()[-2:])
+    wrong = []
+    if not menu["y"] - 10 <= verdict["y"] <= menu["y"] + menu["height"] + 10:
+        wrong.append(f"fingers: {width} px: the verdict is not beside the menu: {menu}, {verdict}")
+    if tab.locator(".back-to-top").is_visible():
+        wrong.append(f"fingers: {width} px: Back to top lies over the figure")
+    beside = backward["x"] >= forward["x"] + forward["width"]
+    if beside != (width >= 900) or max(one["x"] + one["width"] for one in (forward, backward, verdict)) > width:
+        wrong.append(f"fingers: {width} px: forward at {forward}, backward at {backward}")
+    return wrong
+
+
 def check(site: Path, chromium: str) -> list[str]:
     """The errors, one line each."""
     from playwright.sync_api import sync_playwright
@@ -181,6 +205,9 @@ def check(site: Path, chromium: str) -> list[str]:
         for seed, mistake in enumerate(4 * ["", *mistakes]):
             wrong += at_random(tab, mistake, seed)
         wrong += as_explained(tab, 3) + as_explained(tab, 4) + by_hand(tab)
+        for width in (1400, 900, 390):
+            tab.goto(f"{address}/fingers.html")
+            wrong += as_placed(tab, width)
         tab.goto(f"{address}/index.html")
         if tab.locator(".fingers[data-small] td").count() == 0:
             wrong.append("index.html has no interactive figure")

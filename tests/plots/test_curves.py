@@ -72,6 +72,7 @@ def test_the_line_is_the_root_mean_square_of_each_layer(rng: np.random.Generator
     np.testing.assert_allclose(axes.lines[0].get_ydata(), expected, rtol=1e-12)
     alone = [np.sqrt(np.mean(one**2)) for one in (w_q, w_o)]
     np.testing.assert_allclose(axes.lines[2].get_ydata(), alone, rtol=1e-12)
+    assert [len(marks.get_ydata()) for marks in axes.lines[1:]] == [0, 2, 0]  # a single parameter has no mark
     assert axes.get_yscale() == "log"
 
 

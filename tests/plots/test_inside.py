@@ -74,10 +74,10 @@ def test_each_head_has_a_cell_with_its_number() -> None:
     assert axes.images[0].cmap.name == "white_to_blue"
 
 
-def test_scores_below_zero_are_drawn_from_blue_to_red() -> None:
+def test_scores_below_zero_are_drawn_from_orange_to_blue() -> None:
     image = plots.head_scores({"a": np.array([-0.5, 0.25])}).axes[0].images[0]
     assert image.get_clim() == (-1.0, 1.0)
-    assert image.cmap.name == "blue_to_red"
+    assert image.cmap.name == "orange_to_blue"
     assert plots.head_scores({"a": np.array([-3.0])}).axes[0].images[0].get_clim() == (-3.0, 3.0)
 
 
