@@ -8,10 +8,13 @@ If the file is opened alone, or as a picture, the drawing follows the system's s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape
+
+import numpy as np
 
 from numpy_attention.plots.style import COLOURS, INK
 
@@ -109,6 +112,7 @@ class Drawing:
         self.lines: list[tuple[float, float, float, float]] = []
         self.quoted: list[tuple[str, str]] = []  # (file, line of code that must be in the file)
         self._parts: list[str] = []
+        self._film: list[str] = []  # the style of the frames
 
     def box(self, cx: float, y: float, w: float, text: str = "", kind: str = "data", h: float = 0) -> Box:
         """A box with centred lines of text; a line in `backticks` is code, a line in *stars* is bold."""
@@ -184,6 +188,51 @@ class Drawing:
         self.boxes.append(grid)
         return grid
 
+    def numbers(
+        self, x: float, y: float, values: np.ndarray, most: float, wrong: np.ndarray | None = None,
+        chosen: tuple[int, int] | None = None,
+    ) -> Box:
+        """A matrix of numbers. Zero is white, positive is blue, negative is orange; NaN is a hidden cell.
+
+        `most` is the size with the strongest colour. Numbers that are True in `wrong` have a wavy line.
+        """
+        rows, columns = values.shape
+        wide, high = 46, 26
+        for (i, j), value in np.ndenumerate(values):
+            kind = "hidden" if math.isnan(value) else "number"
+            cell = Box(x + j * wide + 1, y + i * high + 1, wide - 2, high - 2, kind)
+            if math.isnan(value):
+                self._rect(cell, 3, "fill:var(--faint)")
+                slash = f"M{_n(cell.x + 2)} {_n(cell.bottom - 2)}L{_n(cell.right - 2)} {_n(cell.y + 2)}"
+                self._parts.append(f'<path class="thin" d="{slash}" stroke="var(--soft)"/>')
+                continue
+            fill, strength = "blue" if value > 0 else "orange", min(1.0, abs(value) / most)
+            look = f"fill:var(--{fill});fill-opacity:{0.5 * strength:.2f}"
+            self._rect(cell, 3, look + ";stroke:var(--ink)" if (i, j) == chosen else look)
+            text = f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
+            self._line(cell.cx, cell.cy + 4.5, text, "middle", "ink", cell, wrong is not None and bool(wrong[i, j]))
+        grid = Box(x, y, columns * wide, rows * high, "grid")
+        self.boxes.append(grid)
+        return grid
+
+    @contextmanager
+    def frame(self, start: float, end: float, seconds: float, still: bool = False) -> Iterator[None]:
+        """Everything drawn in this block is shown from `start` to `end` of a film that repeats after some seconds.
+
+        Without a moving screen (on paper, or if the reader's system asks for less motion) only the still is shown.
+        """
+        before, boxes, words, lines = len(self._parts), list(self.boxes), list(self.words), list(self.lines)
+        yield
+        name = f"f{round(1000 * start)}"
+        shown = [(0.0, start == 0), (start, True), (end, False)]
+        steps = "".join(f"{100 * t / seconds:.2f}%{{visibility:{'visible' if on else 'hidden'}}}" for t, on in shown
+                        if t < seconds)
+        self._film += [f"@keyframes {name}{{{steps}}}", f".{name}{{animation:{name} {_n(seconds)}s step-end infinite}}"]
+        look = "scene still" if still else "scene"
+        self._parts[before:] = [f'<g class="{look} {name}">', *self._parts[before:], "</g>"]
+        if not still:  # the tests look for overlaps in the still, which has the same layout as the other frames
+            self.boxes, self.words, self.lines = boxes, words, lines
+
     def svg(self) -> str:
         """The text of the SVG file."""
         name, size = self.name, f"{WIDTH} {_n(self.height)}"
@@ -193,22 +242,33 @@ class Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram" viewBox="0 0 {size}" {measures} {spoken}>',
             f'<title id="{name}-title">{escape(self.title)}</title>',
             f'<desc id="{name}-description">{escape(self.description)}</desc>',
-            f"<style>{_style()}</style>",
+            f"<style>{_style()}{self._moving()}</style>",
             f'<rect width="{WIDTH}" height="{_n(self.height)}" rx="6" fill="var(--ground)"/>',
         ]
         return "\n".join([*head, *self._parts, "</svg>"]) + "\n"
 
-    def _rect(self, box: Box, radius: float) -> None:
-        place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.w)}" height="{_n(box.h)}"'
-        self._parts.append(f'<rect class="{box.kind}" {place} rx="{_n(radius)}"/>')
+    def _moving(self) -> str:
+        """The style of a drawing with frames."""
+        if not self._film:
+            return ""
+        return "\n".join(["", ".diagram .wavy{text-decoration:underline wavy var(--orange)}",
+                          ".scene{visibility:hidden}", ".still{visibility:visible}",
+                          "@media screen and (prefers-reduced-motion:no-preference){", *self._film, "}"])
 
-    def _line(self, x: float, y: float, text: str, at: str, role: str, box: Box | None) -> None:
+    def _rect(self, box: Box, radius: float, look: str = "") -> None:
+        place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.w)}" height="{_n(box.h)}"'
+        look = f' style="{look}"' if look else ""
+        self._parts.append(f'<rect class="{box.kind}" {place} rx="{_n(radius)}"{look}/>')
+
+    def _line(
+        self, x: float, y: float, text: str, at: str, role: str, box: Box | None, wavy: bool = False
+    ) -> None:
         mono, bold = text.startswith("`"), text.startswith("*")
         text = text.strip("`") if mono else text.strip("*")
         width = width_of(text, mono, bold)
         left = {"start": x, "middle": x - width / 2, "end": x - width}[at]
         self.words.append(Word(text, Box(left, y - 10.5, width, 14), box))
-        look = (' class="code"' if mono else ' class="bold"' if bold else "")
+        look = ' class="code"' if mono else ' class="bold"' if bold else ' class="wavy"' if wavy else ""
         look += f' text-anchor="{at}"' if at != "start" else ""
         look += f' style="fill:var(--{role})"' if role != "ink" else ""
         self._parts.append(f'<text x="{_n(x)}" y="{_n(y)}"{look}>{escape(text)}</text>')

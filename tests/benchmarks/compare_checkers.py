@@ -1,4 +1,4 @@
-"""Six gradient checkers, twelve planted mistakes: which checker catches which mistake, and what it prints.
+"""Five gradient checkers, twelve planted mistakes: which checker catches which mistake, and what it prints.
 
     pip install . torch jax autograd scipy
     python -m tests.benchmarks.compare_checkers            print the table and the texts as Markdown

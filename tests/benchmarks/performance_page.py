@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md and of the README's last part. They are written from four stored results: the
+"""The tables of docs/performance.md and the README's sentence on speed. They are written from four stored results: the
 benchmark, the benchmark with a real model, a profile (profile_step.py), and the loss by position (loss_by_position.py).
 
     python -m tests.benchmarks import steps ops attention generation long --json tests/benchmarks/performance.json
@@ -45,13 +45,19 @@ def races(found, kind):
 
 def page_tables(found):
     """The blocks of docs/performance.md, by the names of the markers around them."""
-    return {"steps": steps(found), "attention": attention(found), "long": as_printed(found, "long"),
+    return {"speed": speed(found), "more speed": more_speed(found), "steps": steps(found),
+            "attention": attention(found), "long": as_printed(found, "long"),
             "generation": generation(found), "ops": ops(found)}  # fmt: skip
 
 
-def readme_tables(found):
-    """The blocks of the README."""
-    return {"speed": speed(found), "more speed": more_speed(found)}
+def readme_sentence(found):
+    """The block of the README."""
+    ratios = [results[OURS].ratio for _, results in races(found, "step")]
+    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return [
+        f"A training step takes between {low} and {high} of PyTorch eager's time on two cores, from the smallest size",
+        "to GPT-2's: [how fast, and why](docs/performance.md).",
+    ]
 
 
 def table(head, rows):
@@ -128,26 +134,20 @@ def ops(found):
 
 
 def speed(found):
-    rows, ratios = [], []
+    rows = []
     for case, results in races(found, "step"):
         peer, floor, compiled = (results[name] for name in (PEER, FLOOR, COMPILED))
         ours = [(SIZES[case["size"]], results[OURS])]
         if case["size"] == "nano":
             ours.append(("nano with two processes, `mpiexec -n 2`", results[RANKS]))
-        ratios.append(results[OURS].ratio)
         rows += [
             [name, f"{r.ratio:.2f}", f"{r.ratio / compiled.ratio:.2f}", f"{r.seconds / floor.seconds:.2f}",
              f"{r.peak / peer.peak:.2f}{' each' if r is results[RANKS] else ''}"]
             for name, r in ours
         ]  # fmt: skip
-    summary = (
-        f"A training step takes between {min(ratios):.2f} and {max(ratios):.2f} of PyTorch eager's time on the same\n"
-        "two cores, from the smallest size to GPT-2's. To repeat the measurement, run\n"
-        "`pip install '.[bench]' && python -m tests.benchmarks`\nin a copy of the repository:"
-    )
     head = ["forward, backward and AdamW of a GPT", "time / time of PyTorch", "time / time of torch.compile",
             "time / time of its matrix products alone", "peak memory / peak memory of PyTorch"]  # fmt: skip
-    return [summary, "", *table(head, rows)]
+    return table(head, rows)
 
 
 def more_speed(found):
@@ -197,7 +197,7 @@ def blocks(found, of_pretrained, profile, by_position):
     on_page = page_tables(found) | {
         "pretrained": pretrained(of_pretrained), "shares": shares(profile), "positions": positions(by_position)
     }  # fmt: skip
-    for path, tables in ((PAGE, on_page), (README, readme_tables(found))):
+    for path, tables in ((PAGE, on_page), (README, {"speed": readme_sentence(found)})):
         for name, lines in tables.items():
             yield path, name, "\n".join(lines)
 

@@ -1,5 +1,6 @@
 """The tables and the picture of docs/scaling.md, from the measurements of bench_scaling.py."""
 
+from numpy_attention.plots.style import COLOURS
 from tests.benchmarks.bench_scaling import (
     CASES,
     NETWORKS,
@@ -117,7 +118,7 @@ def draw(found):
     figure = Figure(figsize=(9.0, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(RANKS, RANKS, color="0.7", linewidth=1, label="ideal")
-    for case, color in zip(CASES, ("#1f77b4", "#d95f02"), strict=True):
+    for case, color in zip(CASES, COLOURS[:2], strict=True):
         for network, style in zip(NETWORKS, ("--", "-"), strict=True):
             speeds = [strong(found, case, n, network) for n in RANKS]
             left.plot(RANKS, speeds, style, color=color, label=f"{case}, {network}")

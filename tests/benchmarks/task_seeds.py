@@ -1,9 +1,9 @@
-"""The README's table of tasks: every task is trained with five seeds, each run in an empty folder.
+"""The table of docs/tasks.md: every task is trained with five seeds, each run in an empty folder.
 
     python -m tests.benchmarks.task_seeds      # a quarter of an hour on two cores
 
 A run that is in tests/benchmarks/tasks.json is not repeated, so an interrupted measurement continues with the next run;
-delete that file to start again. At the end the script writes the table into the README.
+delete that file to start again. At the end the script writes the table into the page.
 """
 
 import json
@@ -20,7 +20,7 @@ from numpy_attention.files import atomic_write
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
-RESULTS, README = Path(__file__).with_name("tasks.json"), ROOT / "README.md"
+RESULTS, PAGE = Path(__file__).with_name("tasks.json"), ROOT / "docs" / "tasks.md"
 SEEDS = range(5)
 
 
@@ -34,13 +34,10 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row(
-        "sum", "is the sum of eight numbers below 100 greater than 400?",
-        "51.9 %, published for plain gradient descent",
-    ),
-    Row("sum --as-in-the-lesson", "the same question, with the published plain gradient descent", "51.9 %, published"),
-    Row("reverse", "write sixteen digits backwards; correct positions", "100.00 %, published", 2),
-    Row("copy", "copy ten symbols, encoder-decoder, greedy; exact answers", "exact copies, published"),
+    Row("sum", "is the sum of eight numbers below 100 greater than 400?", "51.9 %, the JAX tutorial's code"),
+    Row("sum --as-in-the-lesson", "the same question, trained as in that tutorial", "51.9 %, the JAX tutorial's code"),
+    Row("reverse", "write sixteen digits backwards; correct positions", "100.00 %, UvA tutorial 6", 2),
+    Row("copy", "copy ten symbols, encoder-decoder; exact copies", "The Annotated Transformer: one copy, exact"),
     Row("dates", '"3rd of March, 1987" to "1987-03-03"; exact answers for new pairs of date and written form', ""),
     Row("digits", "classify scikit-learn's 8 x 8 images, row by row", "97.8 %, scikit-learn's logistic regression"),
     Row("induction", "continue a sequence of random symbols when it is repeated; correct symbols", "1.6 %, guessing"),
@@ -84,7 +81,7 @@ def read():
 
 
 def table(found):
-    """The block of the README."""
+    """The block of the page."""
     lines = ["| task | question | held-out figure here | for comparison | seconds |", "|---|---|---|---|---|"]
     for row in ROWS:
         runs = [one for one in found if one["options"] == row.options]
@@ -104,7 +101,7 @@ def spread(figures, decimals):
 
 def write(found):
     """Put the table between its markers."""
-    README.write_text(with_block(README.read_text(encoding="utf-8"), "tasks", table(found)), encoding="utf-8")
+    PAGE.write_text(with_block(PAGE.read_text(encoding="utf-8"), "tasks", table(found)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md and of the README show the stored run of the benchmark."""
+"""The tables of docs/performance.md and the README's sentence show the stored run of the benchmark."""
 
 import pytest
 
@@ -10,7 +10,7 @@ FOUND, OF_PRETRAINED, PROFILE, BY_POSITION = read()
 
 @pytest.mark.parametrize(
     ("path", "name", "content"),
-    [pytest.param(*part, id=part[1]) for part in blocks(FOUND, OF_PRETRAINED, PROFILE, BY_POSITION)],
+    [pytest.param(*part, id=f"{part[0].stem} {part[1]}") for part in blocks(*read())],
 )
 def test_tables_show_the_stored_measurements(path, name, content):
     assert block(name, content) in path.read_text(encoding="utf-8")

@@ -1,14 +1,14 @@
-"""The README's table of tasks shows the stored runs, and every row has all seeds."""
+"""The table of docs/tasks.md shows the stored runs, and every row has all seeds."""
 
 import json
 
 from tests.benchmarks import task_seeds
-from tests.benchmarks.task_seeds import README, ROWS, SEEDS, measure, read, spread, table
+from tests.benchmarks.task_seeds import PAGE, ROWS, SEEDS, measure, read, spread, table
 from tests.generated import block
 
 
-def test_readme_table_shows_the_stored_runs() -> None:
-    assert block("tasks", table(read())) in README.read_text(encoding="utf-8")
+def test_table_shows_the_stored_runs() -> None:
+    assert block("tasks", table(read())) in PAGE.read_text(encoding="utf-8")
 
 
 def test_every_row_was_run_once_with_each_seed() -> None:

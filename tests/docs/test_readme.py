@@ -1,0 +1,83 @@
+"""The README is short, its commands and links work, and its formulas and the tutor's answer are real."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from tests.every import each
+from tests.grade.hand_in import grade
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+PROSE = re.sub(r"^```.*?^```$|<[^>]*>", "", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def after(marker: str, page: str = README) -> str:
+    """The code block below <!-- marker -->."""
+    found = re.search(rf"^<!-- {marker} -->\n```\w+\n(.*?)```$", page, re.MULTILINE | re.DOTALL)
+    assert found, f"a code block must follow <!-- {marker} -->"
+    return found[1]
+
+
+def test_readme_has_600_to_700_words() -> None:
+    """As `wc -w` counts them, without code blocks, comments and tags."""
+    assert 600 <= len(PROSE.split()) <= 700, len(PROSE.split())
+
+
+def test_only_the_first_command_makes_the_virtual_environment() -> None:
+    venv, install, sample = after("first command").splitlines()
+    assert (venv, sample) == ("python3 -m venv .venv", ".venv/bin/python -m numpy_attention sample")
+    assert install.startswith(".venv/bin/pip install ")
+    assert README.count("-m venv") == 1
+
+
+@each(["train command", "test command", "chat commands"])
+def test_other_commands_use_this_environment(marker: str) -> None:
+    assert all(line.startswith((".venv/bin/pip ", ".venv/bin/python ")) for line in after(marker).splitlines())
+
+
+def test_every_file_that_the_readme_links_exists() -> None:
+    targets = [target.partition("#")[0] for target in re.findall(r'(?:\]\(|src="|srcset=")([^)"]+)', README)]
+    files = [target for target in targets if not target.startswith("https://")]
+    assert len(files) > 10
+    assert [file for file in files if not (ROOT / file).exists()] == []
+
+
+def test_three_forward_lines_and_their_backward_lines_are_attention(rng: np.random.Generator) -> None:
+    table = re.search(r"<!-- attention -->\n\|.*\n\|.*\n((?:\|.*\n){3})", README)
+    assert table
+    forward, backward = zip(*(re.findall("`(.*?)`", row) for row in table[1].splitlines()))
+    q, k, v, dy = (rng.standard_normal(shape) for shape in ((4, 3), (5, 3), (5, 2), (4, 2)))
+    names = {
+        "q": q, "k": k, "v": v, "dy": dy, "d": 3, "sqrt": np.sqrt, "softmax": lambda scores: na.softmax(scores)[0],
+        "rowsum": lambda array: array.sum(axis=-1, keepdims=True),
+    }  # fmt: skip
+    exec("\n".join([*forward, *reversed(backward)]), names)
+    y, cache = na.scaled_dot_product_attention(q, k, v)
+    np.testing.assert_allclose(names["y"], y, rtol=1e-12)
+    for name, expected in zip(("dq", "dk", "dv"), na.scaled_dot_product_attention_backward(dy, cache)):
+        np.testing.assert_allclose(names[name], expected, rtol=1e-12, atol=1e-14)
+
+
+def test_answer_of_the_tutor_is_real(tmp_path: Path) -> None:
+    """The README breaks lines at other places, and leaves out text at each line of three dots."""
+    answer = re.search(r"the answer was\s`(return .*)`", README)
+    assert answer
+    command, *parts = after("tutor").split("...\n")
+    assert command == "$ python -m numpy_attention grade softmax.py\n"
+    printed = " ".join(grade(tmp_path, "softmax", answer[1])[1].split())
+    for part in parts:
+        _, found, printed = printed.partition(" ".join(part.split()))
+        assert found, f"the tutor does not print this part, or not here:\n{part}\nbut:\n{printed}"
+
+
+def test_example_of_the_start_page_runs_and_prints_both_results(capsys: pytest.CaptureFixture[str]) -> None:
+    code = after("example", (ROOT / "docs" / "index.md").read_text("utf-8"))
+    assert code.count("\n") <= 25, "the idea in twenty lines"
+    exec(compile(code, "index.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.startswith("gradcheck softmax: right")
+    assert "dx wrong" in printed
