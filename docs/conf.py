@@ -22,7 +22,7 @@ version = release = numpy_attention.__version__
 language = "en"
 
 extensions = [
-    "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "docstrings", "typography", "diagrams",
+    "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "pages", "notebooks", "docstrings", "typography", "diagrams",
 ]
 exclude_patterns = ["_ext", "notes", "notebooks", "**/.ipynb_checkpoints"]
 
@@ -56,7 +56,7 @@ MATHJAX = {
 html_theme = "furo"
 html_title = "numpy_attention"
 html_static_path = ["_static"]
-html_css_files = ["book.css"]
+html_css_files = ["book.css", "print.css"]
 html_js_files = ["print.js"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -350,7 +350,7 @@ def test_file_is_short_and_has_no_suppressed_warnings(path: Path) -> None:
 
 
 def test_top_level_of_the_repository_has_only_known_files() -> None:
-    made_by_tools = {"build", "dist", "runs", "__pycache__", "attention.png"}  # attention.png: README's first command
+    made_by_tools = {"build", "dist", "runs", "__pycache__", "attention.png"}  # attention.png: by `attend`
     names = {path.name for path in ROOT.iterdir() if not path.name.startswith(".")} - made_by_tools
     files = {"pyproject.toml", "README.md", "LICENSE", "CITATION.cff"}
     folders = {"numpy_attention", "tests", "tutorials", "docs"}
@@ -390,20 +390,3 @@ def test_version_is_equal_in_all_files() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert na.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
-
-
-@each(["train command", "test command"])
-def test_readme_has_each_command_on_one_line(marker: str) -> None:
-    block = re.search(rf"<!-- {marker} -->\s*```\w*\n([^\n]+)\n```", (ROOT / "README.md").read_text("utf-8"))
-    assert block, f"README.md must have <!-- {marker} --> above a code block of one line"
-    assert block[1].startswith("python3 -m venv .venv && ")
-
-
-def test_readme_example_runs_and_prints_both_results(capsys: pytest.CaptureFixture[str]) -> None:
-    block = re.search(r"<!-- example -->\s*```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    assert block
-    assert block[1].count("\n") <= 25, "the idea in twenty lines"
-    exec(compile(block[1], "README.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert printed.startswith("gradcheck softmax: right")
-    assert "dx wrong" in printed

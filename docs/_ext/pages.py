@@ -11,9 +11,11 @@ import re
 import shutil
 from pathlib import Path
 
-from asserts import fold_asserts
-from docstrings import to_rst
+import contents
+from docstrings import inline, to_rst
+from notebooks import BUNDLE, notebook_of, write_bundle
 from notes import code_of
+from stored import command_for, misfit, show_stored, stored_names
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numpy_attention"
@@ -70,7 +72,7 @@ def chapter_of(obj: object) -> str | None:
     except TypeError:
         return None
     for part in PARTS:
-        for page, _, path, _ in chapters(part) if (PACKAGE / part).is_dir() else []:
+        for page, _, path, _ in chapters(part):
             if path == file:
                 return page
     return None
@@ -109,42 +111,63 @@ def heading(title: str, underline: str = "=") -> list[str]:
 def write_book(made: set[Path]) -> None:
     """Write one page per chapter: the docstring of the file as prose, then its code with the notes."""
     names = set(public_names())
+    tutorials = contents.twins()
     intro = (
         "Every chapter is a file of the package. Its page shows the docstring of the file as prose, then the code. "
+        "The chapters and the :doc:`tutorials </tutorials/index>` have different numbers; a chapter and its tutorial "
+        "link to each other. "
         "Cover a backward with your hand, derive it, and compare line by line. In Parts I and II, and for the "
         "optimizers, notes next to the code give the formula of each line, in the notation of the :doc:`derivations "
         "</derivations/index>`."
     )
-    index = [*heading("The book"), intro, ""]
+    index = [*heading("Source, chapter by chapter"), intro, ""]
     for part, part_title in PARTS.items():
-        pages = chapters(part) if (PACKAGE / part).is_dir() else []
+        pages = chapters(part)
         if not pages:
             continue
         listed = [f"   {page}" for page, *_ in pages]
         index += [".. toctree::", f"   :caption: {part_title}", "   :maxdepth: 1", "", *listed, ""]
         for page, title, path, docstring in pages:
             first_line = ast.parse(path.read_text("utf-8")).body[0].end_lineno + 2
+            linked = tutorials.get(path) or tutorials.get(PACKAGE / "ops" / path.name, [])
+            links = ", ".join(f":doc:`{one.title} </tutorials/{one.path.stem}>`" for one in linked)
             body = [
                 ":hide-toc:", "",  # the contents have one heading only; the code needs the width of 120 columns
-                *heading(title), *to_rst(docstring.partition("\n")[2], names), *heading("The code", "-"),
-                *code_of(path, first_line),
+                *heading(title), *[f"Tutorial: {links}", ""] * bool(links),
+                *to_rst(docstring.partition("\n")[2], names),
+                *heading("The code", "-"), *code_of(path, first_line),
             ]
             write(DOCS / "book" / f"{page}.rst", body, made)
     write(DOCS / "book" / "index.rst", index, made)
 
 
+def write_one_page(made: set[Path]) -> None:
+    """Write the lines of tutorials/one_page_gpt.py with their notes; docs/one_page.md includes them."""
+
+    def page_of(link: re.Match[str]) -> str:
+        path = ROOT / link[1]
+        return f"</{'tutorials/' + path.stem if path.suffix == '.md' else 'book/' + pages[path]}>"
+
+    pages = {path: page for part in PARTS if part for page, _, path, _ in chapters(part)}
+    lines = code_of(ROOT / "tutorials" / "one_page_gpt.py", 1)
+    lines = [re.sub(r"<((?:tutorials|numpy_attention)/[\w./-]+)>", page_of, line) for line in lines]
+    write(DOCS / "book" / "one_page_gpt.inc", [".. container:: one-page", "", *("   " + line for line in lines)], made)
+
+
 def write_reference(made: set[Path]) -> None:
     """Write one page per part, with every public name."""
     index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` provides "
-             "the names of Parts I to IV, and Part VI as ``na.inside``."), "", ".. toctree::", "   :maxdepth: 2", ""]
+             "the names of Parts I to IV, and Part VI as ``na.inside``."), ""]
+    listed, public = [], set(public_names())
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:
             continue
         module = importlib.import_module(f"numpy_attention.{part}")
-        short = part in ("ops", "layers", "models", "training")
-        page = [*heading(title), *to_rst((module.__doc__ or "").partition("\n")[2]),
-                f".. py:currentmodule:: numpy_attention{'' if short else '.' + part}", ""]
+        place = "numpy_attention" if part in ("ops", "layers", "models", "training") else f"numpy_attention.{part}"
+        prose = to_rst((module.__doc__ or "").partition("\n")[2])
+        page = [*heading(title), *prose, f".. py:currentmodule:: {place}", ""]
+        index += [*heading(title, "-"), ".. list-table::", "   :class: names", "   :widths: auto", ""]
         for name in names:
             obj = getattr(module, name)
             kind = "class" if inspect.isclass(obj) else "function" if callable(obj) else "data"
@@ -152,39 +175,63 @@ def write_reference(made: set[Path]) -> None:
             if kind == "class":
                 page += ["   :members:", *["   :show-inheritance:"] * (obj.__bases__ != (object,))]
             page.append("")
+            index += [f"   * - :py:obj:`~{place}.{name}`", f"     - {inline(summary(obj), public)}"]
         write(DOCS / "api" / f"{part}.rst", page, made)
-        index.append(f"   {part}")
-    write(DOCS / "api" / "index.rst", index, made)
+        index.append("")
+        listed.append(f"   {part}")
+    write(DOCS / "api" / "index.rst", [*index, ".. toctree::", "   :hidden:", "", *listed], made)
+
+
+def summary(obj: object) -> str:
+    """The first sentence of a docstring."""
+    first = " ".join((inspect.getdoc(obj) or "").partition("\n\n")[0].split())
+    return re.split(r"(?<=[.:]) (?=[A-Z])", first)[0].rstrip(":")
 
 
 def write_tutorials(made: set[Path]) -> None:
-    """Write the tutorials with folded asserts, each with a link to its notebook, and the notebooks without outputs."""
-    import nbformat
-    from myst_nb.core.read import read_myst_markdown_notebook
+    """Write the tutorials as `show_stored` shows them, each with a link to its notebook, and the notebooks.
 
-    intro = (
-        "From one dot product to a real language model, with every gradient computed and checked. Each tutorial is a "
-        "notebook. The first tutorial explains the reasons in ten minutes; the gradients begin with tutorial 1."
-    )
-    index = [*heading("Tutorials"), intro, "", ".. toctree::", "   :maxdepth: 1", ""]
-    for path in sorted((ROOT / "tutorials").glob("[0-9]*.md")):
-        text = path.read_text("utf-8")
-        notebook = read_myst_markdown_notebook(text, add_source_map=False)
-        for i, cell in enumerate(notebook.cells):
-            cell["id"] = f"cell-{i}"
-        write(DOCS / "notebooks" / f"{path.stem}.ipynb", [nbformat.writes(notebook)], made)
-        link = f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`"
+    Raises: SystemExit if the stored outputs of a real model are not of the code of a tutorial.
+    """
+    import nbformat
+
+    texts = {path: path.read_text("utf-8") for path in sorted((ROOT / "tutorials").glob("[0-9]*.md"))}
+    if wrong := "\n".join(filter(None, (misfit(text, path.stem) for path, text in texts.items()))):
+        raise SystemExit(wrong)  # Sphinx would add a traceback to the message of any other exception
+    notebooks: list[Path] = []
+    for path, text in texts.items():
+        notebooks.append(DOCS / "notebooks" / f"{path.stem}.ipynb")
+        write(notebooks[-1], [nbformat.writes(notebook_of(text))], made)
+        link = (
+            f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`, or {{download}}`all notebooks with "
+            f"the package </notebooks/{BUNDLE}.zip>` (a zip file, for use without a network){sources_of(path)}"
+        )
+        if stored_names(text):
+            link += ("\n\nOutputs with the line *from a run with the real model* are stored outputs. This command "
+                     f"makes them again: `{command_for(path.stem)}`.")
         title = re.search(r"^# .+$", text, re.MULTILINE)
-        text = f"{text[: title.end()]}\n\n{link}{text[title.end() :]}" if title else text
-        write(DOCS / "tutorials" / path.name, [relink(fold_asserts(text), path.parent)], made)
-        index.append(f"   {path.stem}")
-    write(DOCS / "tutorials" / "index.rst", index, made)
+        page = show_stored(text, path.stem)
+        page = page.replace(title[0], f"{title[0]}\n\n{link}", 1) if title else page
+        write(DOCS / "tutorials" / path.name, [relink(page, path.parent)], made)
+    write(DOCS / "tutorials" / "index.md", [contents.index_page()], made)
+    write_bundle(DOCS / "notebooks" / f"{BUNDLE}.zip", notebooks)
+    made.add(DOCS / "notebooks" / f"{BUNDLE}.zip")
+
+
+def sources_of(path: Path) -> str:
+    """The links from a tutorial to the chapters of the source that it names."""
+    found = {source: (page, title) for part in PARTS for page, title, source, _ in chapters(part)}
+    links = []
+    for source in filter(found.get, contents.read(path).sources):
+        page, title = found[source]
+        label = title.partition(": ")[0] if HEADING.match(title) else source.name
+        links.append(f"[{label}](/book/{page}.rst)")
+    return " · The source: " + ", ".join(links) if links else ""
 
 
 def relink(text: str, folder: Path) -> str:
     """Replace links to other files of the repository by links to the pages made from these files."""
-    parts = [part for part in PARTS if (PACKAGE / part).is_dir()]
-    pages = {path: f"/book/{page}" for part in parts for page, _, path, _ in chapters(part)}
+    pages = {path: f"/book/{page}" for part in PARTS for page, _, path, _ in chapters(part)}
 
     def turn(link: re.Match[str]) -> str:
         target = (folder / link["target"]).resolve()
@@ -211,6 +258,7 @@ def write_pages(app) -> None:
     chapters.cache_clear()
     made: set[Path] = set()
     write_book(made)
+    write_one_page(made)
     write_reference(made)
     write_tutorials(made)
     for folder in ("api", "book", "notebooks", "tutorials"):

@@ -1,4 +1,4 @@
-"""Diagrams of the work around a model: the check of a gradient, the training step, the package layout."""
+"""Diagrams of the work around a model: the check of a gradient, the training step, the package layout, the map."""
 
 import re
 from itertools import pairwise
@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 import numpy_attention as na
-from docs.diagrams.pen import Drawing, wrapped
+from docs._ext import contents
+from docs.diagrams.pen import LINE, Box, Drawing, wrapped
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"
@@ -112,4 +113,47 @@ def package_layout() -> Drawing:
         d.cells(x, y + 10, 1, 1, 20, lambda i, j, kind=kind: kind)
         d.write(x + 28, y + 25, what, role="soft")
     d.height = y + 42
+    return d
+
+
+def book_map() -> Drawing:
+    """The parts of the tutorials, and which part needs which; the titles and times are read from the tutorials."""
+    d = Drawing(
+        "map", "A map of the tutorials",
+        "The parts of the tutorials as boxes, from top to bottom: the start; attention and its gradient; the "
+        "transformer. Below the transformer are two boxes: checking gradients, and training and writing. The last row "
+        "has three boxes: inside a model, real models, and memory and speed. Each arrow leads to a part that needs "
+        "the part at its beginning.", 100,
+    )
+    every, boxes, y = contents.tutorials(), dict[int, Box](), 12.0
+    rows = (((0, 1, 3),), ((1, 1, 3),), ((5, 1, 3),), ((10, 1, 1), (11, 2, 2)), ((19, 1, 1), (17, 2, 1), (15, 3, 1)))
+    for row in rows:  # (first tutorial of the part, first of three columns, number of columns)
+        texts = {}
+        for part, _, columns in row:
+            room = 136 * columns - 34
+            inside = [one for one in every if one.part == part]
+            lines = [("", f"*{line}*") for line in wrapped(contents.PARTS[part], room / 1.15).split("\n")]
+            for one in inside:
+                number, _, title = one.title.partition(" ")
+                first, *others = wrapped(title, room - 22).split("\n")
+                lines += [(number, first), *((" ", line) for line in others)]
+            texts[part] = [*lines, ("", f"{sum(one.minutes for one in inside)} minutes")]
+        height = 14 + LINE * max(map(len, texts.values()))
+        for part, column, columns in row:
+            left, w = 14 + 136 * (column - 1), 136 * columns - 16
+            boxes[part] = d.box(left + w / 2, y, w, kind="kept" if part == 10 else "step", h=height)
+            for n, (number, line) in enumerate(texts[part]):
+                role = "soft" if n == len(texts[part]) - 1 else "ink"
+                if number.strip():
+                    d.write(left + 27, y + 19 + LINE * n, number, "end")
+                d.write(left + (31 if number else 9), y + 19 + LINE * n, line, role=role)
+        y += height + 26
+    for part, needing in sorted(contents.arrows()):
+        a, b = boxes[part], boxes[needing]
+        if a.y == b.y:
+            d.arrow((a.x, a.cy), (b.right, b.cy))
+        else:
+            x = b.cx if a.x < b.cx < a.right else a.cx
+            d.arrow((x, a.bottom), (x, b.y))
+    d.height = y - 14
     return d

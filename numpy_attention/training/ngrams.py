@@ -14,7 +14,7 @@ order below the single characters is the uniform P = 1 / V. A GPT that does not 
 more than a table of three-letter counts contains; a GPT that beats the trigram must have used characters further back.
 
 Source: Witten, Bell, The Zero-Frequency Problem (1991), method C; Chen, Goodman, An Empirical Study of Smoothing
-Techniques for Language Modeling (1998), section 2.3.
+Techniques for Language Modeling (1998), the section on Witten-Bell smoothing.
 """
 
 import numpy as np

@@ -3,8 +3,9 @@
 Without options, only the files are checked: every link and anchor has a target inside the site, nothing is loaded from
 a network, no formula and no markup is left as raw text, every picture has a description. With --browser every page is
 opened in headless Chromium (needs the package playwright and Debian's chromium), with the width of a desktop and of a
-phone: formulas are rendered, nothing is wider than the window, no code scrolls on a desktop, both themes work, and the
-search finds a name.
+phone: formulas are rendered, nothing is wider than the window, no code scrolls, both themes work, and the search finds
+a name. On paper, no code is cut, all details are open, no menu covers the text, and the page of the one-page GPT takes
+two A4 pages.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 1000}
+PAPER = {"width": 794, "height": 1123}  # A4
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -43,12 +45,26 @@ TOO_WIDE = """desktop => {
         if (box === content && table.scrollWidth > table.parentElement.clientWidth + 1)
             wide.push(`a table is wider than the page: ${table.innerText.slice(0, 40)}`);
     }
-    for (const code of desktop ? document.querySelectorAll('article pre') : [])
+    for (const code of document.querySelectorAll(desktop ? 'article pre' : 'article .cell_input pre'))
         if (code.scrollWidth > code.clientWidth + 1) {
             const lines = code.innerText.split('\\n').sort((a, b) => b.length - a.length);
             wide.push(`code scrolls by ${code.scrollWidth - code.clientWidth} px: ${lines[0].trim()}`);
         }
     return wide;
+}"""
+
+
+# Finds parts of a printed page that are cut, closed or in front of the text.
+CUT = """() => {
+    const wrong = [];
+    for (const code of document.querySelectorAll('article pre'))
+        if (code.scrollWidth > code.clientWidth + 1) wrong.push(`code is cut: ${code.innerText.slice(0, 40)}`);
+    for (const part of document.querySelectorAll('details:not([open])'))
+        wrong.push(`details are closed: ${part.innerText.slice(0, 40)}`);
+    for (const part of document.querySelectorAll('body *'))
+        if (['fixed', 'sticky'].includes(getComputedStyle(part).position) && part.checkVisibility())
+            wrong.push(`<${part.tagName} class="${part.className}"> is in front of the text`);
+    return wrong;
 }"""
 
 
@@ -182,6 +198,13 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
                         file = f"{name.removesuffix('.html').replace('/', '-')}-{size['width']}-{scheme}.png"
                         tab.screenshot(path=screenshots / file, full_page=True)
             tab.close()
+        tab = browser.new_page(viewport=PAPER)
+        tab.emulate_media(media="print")
+        for name in looked_at:
+            tab.goto(f"{address}/{name}")
+            tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+            wrong.extend(f"{name} (printed): {one}" for one in tab.evaluate(CUT))
+        tab.close()
         tab = browser.new_page(viewport=DESKTOP)
         tab.goto(f"{address}/index.html")
         tab.locator("input[name=q]").first.fill("softmax_backward")
@@ -195,6 +218,10 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
         tab.goto(f"{address}/api/ops.html")
         if not tab.locator("dt[id='numpy_attention.softmax_backward']").count():
             wrong.append("api/ops.html has no entry for softmax_backward")
+        tab.goto(f"{address}/one_page.html")
+        printed = len(re.findall(rb"/Type\s*/Page\b", tab.pdf(prefer_css_page_size=True)))
+        if printed != 2:
+            wrong.append(f"one_page.html is printed on {printed} pages, not on two")
         browser.close()
     if not tutorials or not formulas:
         wrong.append(f"{len(tutorials)} tutorials, {formulas} formulas: nothing was checked")

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
+import contents
 import diagrams
 import pytest
 from docutils import nodes
@@ -18,8 +19,10 @@ from tests.every import each
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
 DRAWN = {drawing.name: drawing for drawing in (draw() for draw in DRAWINGS)}
-PAGES = [page for folder in ("tutorials", "docs", "docs/derivations") for page in sorted((ROOT / folder).glob("*.md"))]
+FOLDERS = (".", "tutorials", "docs", "docs/derivations")
+PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 IMAGE = re.compile(r"!\[([^]]*)\]\(([^)]*_static/diagrams/([\w-]+)\.svg)\)")
+WITH_WIDTH = re.compile(r'<img src="([^"]*_static/diagrams/([\w-]+)\.svg)" width="\d+" alt="([^"]*)">')
 
 each_drawing = each(DRAWN.values(), lambda drawing: drawing.name)
 
@@ -27,7 +30,10 @@ each_drawing = each(DRAWN.values(), lambda drawing: drawing.name)
 def placed() -> list[tuple[Path, str, str]]:
     """(page, name, description) of every diagram that a page shows."""
     found = [(page, *one) for page in PAGES for one in IMAGE.findall(page.read_text("utf-8"))]
+    for path, name, words in WITH_WIDTH.findall((ROOT / "README.md").read_text("utf-8")):
+        found.append((ROOT / "README.md", words, path, name))
     assert all((page.parent / path).exists() for page, _, path, _ in found)
+    found += [(Path(contents.__file__), *one) for one in IMAGE.findall(contents.index_page())]
     return [(page, name, " ".join(words.split())) for page, words, _, name in found]
 
 
@@ -158,9 +164,33 @@ def test_two_roads_shows_two_equal_numbers_and_a_different_wrong_one() -> None:
     assert abs(wrong - analytic) > 0.1
 
 
+def test_moving_picture_shows_one_scene_at_a_time_and_a_still_with_the_mistake() -> None:
+    film = DRAWN["touchable-head"].svg()
+    assert len(film) < 500_000
+    assert film.count('class="scene still ') == 1
+    assert "mistake: diagonal_only" in film.partition('class="scene still ')[2]
+    assert ".scene{visibility:hidden}\n.still{visibility:visible}\n@media screen and (prefers-reduced-motion" in film
+    spans = []
+    for name, steps in re.findall(r"@keyframes (f\d+)\{((?:[\d.]+%\{\w+:\w+\})+)\}", film):
+        changes = [*re.findall(r"([\d.]+)%\{visibility:(\w+)\}", steps), ("100.00", "hidden")]
+        spans += [(a, b) for (a, look), (b, _) in pairwise(changes) if look == "visible" and a != b]
+        assert film.count(f" {name}\">") == 1
+    assert spans[0][0] == "0.00"
+    assert spans[-1][1] == "100.00"
+    assert all(one[1] == following[0] for one, following in pairwise(spans))
+
+
+def test_mistake_in_the_moving_picture_makes_numbers_of_dscores_and_dq_wrong() -> None:
+    film = DRAWN["touchable-head"].svg()
+    scenes = film.split('<g class="scene')[1:]
+    wrong = [scene.count('class="wavy"') for scene in scenes]
+    assert [bool(count) for count in wrong] == ["mistake: none" not in scene for scene in scenes]
+    assert max(wrong) == 9  # of the second and third word; the first word has one key and no gradient
+
+
 def test_html_page_contains_the_svg_text() -> None:
     for kind, becomes in (("html", nodes.raw), ("latex", nodes.image)):
-        picture, diagram = nodes.image(uri="_static/dates.png"), nodes.image(uri="_static/diagrams/block.svg")
+        picture, diagram = nodes.image(uri="_static/attention.png"), nodes.image(uri="_static/diagrams/block.svg")
         document = nodes.paragraph("", "", picture, diagram)
         app = SimpleNamespace(builder=SimpleNamespace(format=kind), srcdir=str(ROOT / "docs"))
         diagrams.embed(app, document, "page")

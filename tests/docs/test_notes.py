@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from notes import NOTES, Note, Piece, code_of, functions, pieces, read_notes, source_of
+from notes import NOTES, Note, Piece, code_of, functions, notes_of, pieces, read_notes, source_of
 
 from tests.every import each
 
@@ -146,3 +146,25 @@ def test_file_without_notes_is_one_piece() -> None:
 def test_note_without_a_line_is_an_error_that_names_the_note(written: Read, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         written(text)
+
+
+@each(FILES, name_of)
+def test_links_of_notes_have_targets(path: Path) -> None:
+    for text, target in re.findall(r"\[([^]]+)\]\(([^)]+)\)", path.read_text("utf-8")):
+        assert (ROOT / target).is_file(), f"{path.name}: {target}"
+        numbers = re.findall(r'^"""Chapter (\d+)', (ROOT / target).read_text("utf-8"))
+        titles = {f"Chapter {number}" for number in numbers}
+        titles |= {f"tutorial {int(number)}" for number in re.findall(r"tutorials/(\d+)-", target)}
+        assert not re.search(r"\d", text) or text in titles, f"{path.name}: {text} is not {target}"
+
+
+def test_every_backward_of_the_one_page_has_a_note_with_a_link() -> None:
+    source = ROOT / "tutorials" / "one_page_gpt.py"
+    notes = read_notes(notes_of(source), source.read_text("utf-8"))
+    linked = {note.function for note in notes if "](" in note.text}
+    assert {name for name in functions(source.read_text("utf-8")) if name.endswith("_backward")} <= linked
+
+
+def test_link_in_a_note_becomes_a_link_on_the_page() -> None:
+    source = ROOT / "tutorials" / "one_page_gpt.py"
+    assert ":doc:`Chapter 3 <numpy_attention/ops/softmax.py>`" in "\n".join(code_of(source, 1))

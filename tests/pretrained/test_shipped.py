@@ -49,7 +49,7 @@ def test_loss_of_small_gpt_equals_the_loss_in_its_log(every: int, expected: floa
 
 
 def test_a_head_of_small_gpt_attends_to_the_start_of_the_word() -> None:
-    """The head in the README's picture: letters of a word attend to the space before the word."""
+    """The head in the picture of the start page: letters of a word attend to the space before the word."""
     model, vocabulary = shipped()
     weights = model.attention_weights(vocabulary.encode(TEXT)[None])["blocks.2.attention"][0, 1]
     places = {i: TEXT.rindex(" ", 0, i) for i, c in enumerate(TEXT) if c != " " and " " in TEXT[:i]}

@@ -12,7 +12,7 @@ from numpy_attention.runs.trainer import BATCH, DROPOUT, INITIAL, Trainer, gener
 from numpy_attention.tasks import TASKS, make_task
 from numpy_attention.training.loop import take_step, train
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 STEPS = 5
 SMALL = {"layers": 1, "heads": 2, "d_model": 16, "batch": 4, "steps": STEPS, "warmup": 2, "workers": 1}
 
@@ -102,15 +102,15 @@ def test_step_with_nan_changes_no_parameters_and_no_moments(bad):
     assert not optimizer.m["w"].any()
 
 
-def test_ten_lines_of_the_readme_train_and_generate(capsys):
-    block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
-    assert block, "README.md must have <!-- ten lines --> above a python block"
+def test_ten_lines_train_and_generate(capsys):
+    block = re.search(r"<!-- ten lines -->\s*```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    assert block, "docs/tasks.md must have <!-- ten lines --> above a python block"
     lines = [line for line in block[1].splitlines() if line.strip()]
     assert len(lines) <= 10
     few, times = re.subn(r"\b600$", "3", block[1], flags=re.MULTILINE)
     assert times == 1
     names = {}
-    exec(compile(few, "README.md", "exec"), names)
+    exec(compile(few, "tasks.md", "exec"), names)
     assert len(names["losses"]) == 3
     printed = capsys.readouterr().out
     assert printed.startswith("The ")
