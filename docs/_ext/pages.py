@@ -65,17 +65,20 @@ def chapters(part: str) -> list[tuple[str, str, Path, str]]:
     return pages
 
 
+@functools.cache
+def chapter_pages() -> dict[Path, tuple[str, str]]:
+    """(page name, title) of the chapter in each source file."""
+    return {path: (page, title) for part in PARTS for page, title, path, _ in chapters(part)}
+
+
 def chapter_of(obj: object) -> str | None:
     """The page of the chapter that contains the source of a function or class."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(obj)) or "")
     except TypeError:
         return None
-    for part in PARTS:
-        for page, _, path, _ in chapters(part):
-            if path == file:
-                return page
-    return None
+    found = chapter_pages().get(file)
+    return found and found[0]
 
 
 def public_names() -> list[str]:
@@ -146,9 +149,8 @@ def write_one_page(made: set[Path]) -> None:
 
     def page_of(link: re.Match[str]) -> str:
         path = ROOT / link[1]
-        return f"</{'tutorials/' + path.stem if path.suffix == '.md' else 'book/' + pages[path]}>"
+        return f"</{'tutorials/' + path.stem if path.suffix == '.md' else 'book/' + chapter_pages()[path][0]}>"
 
-    pages = {path: page for part in PARTS if part for page, _, path, _ in chapters(part)}
     lines = code_of(ROOT / "tutorials" / "one_page_gpt.py", 1)
     lines = [re.sub(r"<((?:tutorials|numpy_attention)/[\w./-]+)>", page_of, line) for line in lines]
     write(DOCS / "book" / "one_page_gpt.inc", [".. container:: one-page", "", *("   " + line for line in lines)], made)
@@ -220,10 +222,9 @@ def write_tutorials(made: set[Path]) -> None:
 
 def sources_of(path: Path) -> str:
     """The links from a tutorial to the chapters of the source that it names."""
-    found = {source: (page, title) for part in PARTS for page, title, source, _ in chapters(part)}
     links = []
-    for source in filter(found.get, contents.read(path).sources):
-        page, title = found[source]
+    for source in filter(chapter_pages().get, contents.read(path).sources):
+        page, title = chapter_pages()[source]
         label = title.partition(": ")[0] if HEADING.match(title) else source.name
         links.append(f"[{label}](/book/{page}.rst)")
     return " · The source: " + ", ".join(links) if links else ""
@@ -231,7 +232,7 @@ def sources_of(path: Path) -> str:
 
 def relink(text: str, folder: Path) -> str:
     """Replace links to other files of the repository by links to the pages made from these files."""
-    pages = {path: f"/book/{page}" for part in PARTS for page, _, path, _ in chapters(part)}
+    pages = {path: f"/book/{page}" for path, (page, _) in chapter_pages().items()}
 
     def turn(link: re.Match[str]) -> str:
         target = (folder / link["target"]).resolve()
@@ -256,6 +257,7 @@ def relink_page(app, page: str, source: list[str]) -> None:
 def write_pages(app) -> None:
     """Write all pages, and delete each page whose source no longer exists."""
     chapters.cache_clear()
+    chapter_pages.cache_clear()
     made: set[Path] = set()
     write_book(made)
     write_one_page(made)
