@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs" / "_ext"))
 
-from asserts import CELL  # noqa: E402
+from asserts import CELL, TITLE  # noqa: E402
 from stored import STORED, cells_depending_on, misfit, stored_names  # noqa: E402
 
 PART = re.compile(r"[^\W\d_]+|\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?")
@@ -68,7 +68,7 @@ def differences(path: Path, notebook: Path) -> list[str]:
     text = path.read_text("utf-8")
     timed = cells_depending_on("perf_counter", text)
     cells = [one for one in json.loads(notebook.read_text("utf-8"))["cells"] if one["cell_type"] == "code"]
-    cells = [one for one in cells if "Assert" not in str(one["metadata"].get("mystnb", {}).get("code_prompt_show"))]
+    cells = [one for one in cells if one["metadata"].get("mystnb", {}).get("code_prompt_show") != TITLE]
     found = []
     for n, name in stored_names(text).items():
         stored = (STORED / path.stem / f"{name}.txt").read_text("utf-8")

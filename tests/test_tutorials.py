@@ -37,7 +37,7 @@ def code_cells(text: str) -> list[str]:
 
 
 def number_of(path: Path) -> str:
-    """"1" for 01-name.md, and "0b" for 00b-name.md, which has the details of tutorial 0."""
+    """The number in the file's name: "1" for 01-name.md, "4b" for 04b-name.md."""
     return path.name.partition("-")[0].removeprefix("0")
 
 
@@ -67,7 +67,7 @@ def test_tutorials_are_numbered_from_zero() -> None:
     numbers = [number_of(path) for path in TUTORIALS]
     main = [number for number in numbers if number.isdigit()]
     assert main == [str(n) for n in range(len(main))]
-    assert {number.rstrip("b") for number in numbers} == set(main)  # "0b" is the second page of tutorial 0
+    assert {number.rstrip("b") for number in numbers} == set(main)  # a page after tutorial 4 is "4b"
     assert main
 
 

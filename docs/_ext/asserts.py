@@ -7,6 +7,7 @@ closed cell after it. The reader can open this cell.
 import ast
 import re
 
+TITLE = "Test of this cell (you can skip it)"
 CELL = re.compile(
     r"^```\{code-cell\}(?P<kind>[^\n]*)\n(?P<options>(?::[^\n]*\n)*\n?)(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
@@ -37,11 +38,10 @@ def _folded(cell: re.Match[str]) -> str:
         asserts[:0] = lines[start : node.end_lineno]
         del lines[start : node.end_lineno]
     code = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
-    fence, count = f"```{{code-cell}}{cell['kind']}\n", len(lifted)
-    title = "Asserts of this cell" if count > 1 else "Assert of this cell"
+    fence = f"```{{code-cell}}{cell['kind']}\n"
     return (
         f"{fence}{cell['options']}{code}\n```\n\n"
-        f"{fence}:tags: [hide-input]\n:mystnb: {{code_prompt_show: \"{title}\", code_prompt_hide: \"{title}\"}}\n\n"
+        f"{fence}:tags: [hide-input]\n:mystnb: {{code_prompt_show: \"{TITLE}\", code_prompt_hide: \"{TITLE}\"}}\n\n"
         + "\n".join(asserts) + "\n```"
     )
 

@@ -82,8 +82,13 @@ def index_page() -> str:
     hours = round(sum(one.minutes for one in every) / 60)
     intro = (
         "Each tutorial is a notebook. Every gradient is derived, computed and checked. Read the tutorials in order, or "
-        "follow the arrows of the map: an arrow leads from a part to a part that needs it. All tutorials together take "
-        f"about {hours} hours, without the exercises."
+        "follow the arrows of the map: an arrow leads from a part to a part that needs it. The table below has the "
+        f"links. All tutorials together take about {hours} hours, without the exercises."
+    )
+    exercises = (
+        "An exercise is a file in which you write a function. A click on its name downloads the file; the project has "
+        "this file in `tutorials/exercises`. `python -m numpy_attention grade FILE` (the **grader**) tests your "
+        "function; [tutorial 1](01-from-words-to-vectors.md#exercises) shows how."
     )
     return "\n".join([
         "# Tutorials",
@@ -92,7 +97,7 @@ def index_page() -> str:
         "",
         f"![{spoken[1]}](/_static/diagrams/map.svg)",
         "",
-        "An exercise is a file in which you write a function. [The grader](../checking.md) checks your function.",
+        exercises,
         "",
         ":::{table}",
         ":class: lessons",

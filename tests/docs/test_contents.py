@@ -41,7 +41,7 @@ def test_index_lists_every_tutorial_in_the_menu() -> None:
 
 def test_a_tutorial_needs_only_earlier_tutorials() -> None:
     for one in contents.tutorials():
-        assert all(number < one.number or one.number == 0 for number in one.required), one.path.name
+        assert all(f"{number:02}-" < one.path.name for number in one.required), one.path.name
 
 
 def test_tutorial_without_a_time_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_map_shows_every_title_and_all_minutes() -> None:
 
 def test_map_has_the_arrows_of_the_tutorials_needs_and_no_arrow_that_follows_from_others() -> None:
     arrows = contents.arrows()
-    assert {(1, 5), (5, 10), (5, 11), (10, 19)} <= arrows
+    assert {(0, 1), (1, 5), (5, 10), (5, 11), (10, 19)} <= arrows
     assert (1, 11) not in arrows  # tutorial 11 needs 3, and also 9, which needs 3
     assert len(book_map().lines) == len(arrows)
 
@@ -71,7 +71,7 @@ def test_attention_links_from_its_tutorial_to_its_chapter_and_back(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     tutorial = pages.ROOT / "tutorials" / "04-scaled-dot-product-attention.md"
-    assert "[Chapter 6. Scaled dot-product attention](/book/ops-06-attention.rst)" in pages.sources_of(tutorial)
+    assert "The source: [Scaled dot-product attention](/book/ops-06-attention.rst)" in pages.sources_of(tutorial)
     monkeypatch.setattr(pages, "DOCS", tmp_path)
     pages.write_book(set())
     chapter = (tmp_path / "book" / "ops-06-attention.rst").read_text("utf-8")
@@ -80,7 +80,7 @@ def test_attention_links_from_its_tutorial_to_its_chapter_and_back(
 
 @each(TUTORIALS[1:], lambda path: path.stem)
 def test_every_tutorial_names_a_source_file(path: Path) -> None:
-    assert contents.read(path).sources or path.stem.startswith("00")
+    assert contents.read(path).sources or path.stem.startswith("04b")
 
 
 def test_every_name_of_the_reference_index_has_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

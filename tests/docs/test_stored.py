@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import stored
+from asserts import TITLE
 from stored import cells_depending_on, misfit, show_stored, stored_names
 
 from docs import real_outputs
@@ -126,7 +127,7 @@ def test_other_output_of_a_build_with_the_real_models_is_reported(
     stream = {"output_type": "stream", "name": "stdout", "text": [printed]}
     outputs = [[], [], [stream], [value], [picture]]
     cells = [{"cell_type": "code", "metadata": {}, "outputs": one} for one in outputs]
-    asserts = {"mystnb": {"code_prompt_show": "Assert of this cell"}}
+    asserts = {"mystnb": {"code_prompt_show": TITLE}}
     cells.insert(1, {"cell_type": "code", "outputs": [], "metadata": asserts})
     notebook = stored_tutorial.with_suffix(".ipynb")
     notebook.write_text(json.dumps({"cells": [{"cell_type": "markdown"}, *cells]}), "utf-8")
