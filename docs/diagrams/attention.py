@@ -27,7 +27,7 @@ def chain_and_pairs() -> Drawing:
         d.arrow((word.cx, word.y), (state.cx, state.bottom), role="orange" if n == 1 else "soft")
     for n, (a, b) in enumerate(pairwise(states)):
         d.arrow((a.right, a.cy), (b.x, b.cy), role="orange" if n else "soft")
-    d.write(16, 172, "from cat to it: four arrows, each one a factor", role="orange")
+    d.write(16, 172, "from cat to it: four arrows, one after another", role="orange")
     d.write(16, 222, "*attention*")
     d.write(402, 222, "T × T pairs, all at once", "end", "soft")
     results = [d.box(x, 240, 46, f"`y{n}`", "gradient" if n == 5 else "step") for n, x in enumerate(xs, start=1)]
@@ -65,17 +65,16 @@ def backward() -> Drawing:
 
     def backward_of(y: float, line: str, *code: str) -> None:
         d.write(text, y, f"`# {line}`", role="soft")
-        for one in code:
-            d.code(text, y + 17, one, TUTORIAL_4)
+        for n, one in enumerate(code, start=1):
+            d.code(text, y + 17 * n, one, TUTORIAL_4)
 
     def branch(y: float, name: str) -> None:
         leaf_box = d.box(leaf, y - 15, 60, f"`{name}`", "gradient")
         d.arrow((spine, y), (leaf_box.x, y), role="orange")
 
     node(132, "dy", "(T_q, d_v)", "given: gradient of the loss at y")
-    backward_of(186, "y = weights @ v", "dv = weights.swapaxes(-1, -2) @ dy")
-    branch(224, "dv")
-    d.code(text, 254, "dweights = dy @ v.swapaxes(-1, -2)", TUTORIAL_4)
+    backward_of(186, "y = weights @ v", "dweights = dy @ v.swapaxes(-1, -2)", "dv = weights.swapaxes(-1, -2) @ dy")
+    branch(246, "dv")
     d.arrow((spine, 162), (spine, 272), role="orange")
 
     node(272, "dweights", "(T_q, T_k)", "gradient of the loss at the weights")
@@ -85,7 +84,7 @@ def backward() -> Drawing:
     d.code(text, 377, "dscores = weights * (dweights - average)", TUTORIAL_4)
     d.arrow((spine, 302), (spine, 394), role="orange")
 
-    node(394, "dscores", "(T_q, T_k)", "0 where a weight is 0: masks need no code")
+    node(394, "dscores", "(T_q, T_k)", "gradient of the loss at the scores")
     backward_of(448, "scores = scale * q @ k^T", "dq = scale * dscores @ k")
     branch(486, "dq")
     d.code(text, 520, "dk = scale * dscores.swapaxes(-1, -2) @ q", TUTORIAL_4)

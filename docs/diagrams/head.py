@@ -29,9 +29,9 @@ class Scene(NamedTuple):
 
 def scenes() -> list[Scene]:
     """The number moves to the right with the correct backward, and back to the left with the mistake."""
-    there = np.linspace(FIRST, LAST, 11)
-    right = [Scene(x, False, 2.0 if x == FIRST else 0.2) for x in there]
-    wrong = [Scene(x, True, 0.2) for x in there[::-1]]
+    there = np.linspace(FIRST, LAST, 5)
+    right = [Scene(x, False, 2.0 if x == FIRST else 0.6) for x in there]
+    wrong = [Scene(x, True, 0.6) for x in there[::-1]]
     return [*right[:-1], right[-1]._replace(seconds=1.0), wrong[0]._replace(seconds=2.5), *wrong[1:-1],
             wrong[-1]._replace(seconds=3.0)]  # fmt: skip
 
@@ -54,8 +54,8 @@ def touchable_head() -> Drawing:
     """Each gradient below its array; the number q[2, 0] moves, and a mistake is switched on."""
     d = Drawing(
         "touchable-head", "One attention head: a number moves, and a mistake is switched on",
-        "q, scores and weights of three words, and below each array its gradient. A number of q moves and all numbers "
-        "follow. Then the mistake diagonal_only is switched on, and wavy lines mark the wrong numbers.",
+        "q, scores and weights of three words, and below each array its gradient. A number of q moves, and its row "
+        "follows. Then the mistake diagonal_only is switched on, and wavy lines mark the wrong numbers.",
         322,
     )
     xs = {"q": 10, "scores": 118, "weights": 272}
@@ -89,9 +89,8 @@ def picture(d: Drawing, scene: Scene, xs: dict[str, int], top: int, bottom: int)
     d.arrow((138, 258), (at - 8, 258), role="soft", head=False)
     d.arrow((at + 8, 258), (384, 258), role="soft", head=False)
     d.box(at, 250, 12, kind="step", h=16)
-    if scene.mistake:
-        d.write(11, 290, "mistake: diagonal_only", role="orange")
-        d.write(11, 308, f"diagnosis: {MISTAKES['diagonal_only'].diagnosis}", role="orange")
-    else:
-        d.write(11, 290, "mistake: none")
-        d.write(11, 308, "every row of dscores sums to zero", role="soft")
+    sums = ", ".join(f"{one + 0.0:.2f}".replace("-", "−") for one in found["dscores"].sum(axis=-1).round(2))
+    name, look = ("diagonal_only", "orange") if scene.mistake else ("none", "ink")
+    d.write(11, 290, f"mistake: {name}", role=look)
+    must = "; must be zero" if scene.mistake else ""
+    d.write(11, 308, f"row sums of dscores: {sums}{must}", role="orange" if scene.mistake else "soft")

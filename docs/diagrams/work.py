@@ -141,7 +141,7 @@ def book_map() -> Drawing:
         height = 14 + LINE * max(map(len, texts.values()))
         for part, column, columns in row:
             left, w = 14 + 136 * (column - 1), 136 * columns - 16
-            boxes[part] = d.box(left + w / 2, y, w, kind="kept" if part == 10 else "step", h=height)
+            boxes[part] = d.box(left + w / 2, y, w, kind="step", h=height)
             for n, (number, line) in enumerate(texts[part]):
                 role = "soft" if n == len(texts[part]) - 1 else "ink"
                 if number.strip():

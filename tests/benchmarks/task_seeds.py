@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("sum", "is the sum of eight numbers below 100 greater than 400?", "51.9 %, the JAX tutorial's code"),
+    Row("sum", "is the sum of eight numbers below 100 greater than 400?", "52.2 %, always \"no\""),
     Row("sum --as-in-the-lesson", "the same question, trained as in that tutorial", "51.9 %, the JAX tutorial's code"),
     Row("reverse", "write sixteen digits backwards; correct positions", "100.00 %, UvA tutorial 6", 2),
     Row("copy", "copy ten symbols, encoder-decoder; exact copies", "The Annotated Transformer: one copy, exact"),

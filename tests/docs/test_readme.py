@@ -49,13 +49,14 @@ def test_every_file_that_the_readme_links_exists() -> None:
 def test_three_forward_lines_and_their_backward_lines_are_attention(rng: np.random.Generator) -> None:
     table = re.search(r"<!-- attention -->\n\|.*\n\|.*\n((?:\|.*\n){3})", README)
     assert table
-    forward, backward = zip(*(re.findall("`(.*?)`", row) for row in table[1].splitlines()))
+    rows = [re.findall("`(.*?)`", row) for row in table[1].splitlines()]
     q, k, v, dy = (rng.standard_normal(shape) for shape in ((4, 3), (5, 3), (5, 2), (4, 2)))
     names = {
         "q": q, "k": k, "v": v, "dy": dy, "d": 3, "sqrt": np.sqrt, "softmax": lambda scores: na.softmax(scores)[0],
         "rowsum": lambda array: array.sum(axis=-1, keepdims=True),
     }  # fmt: skip
-    exec("\n".join([*forward, *reversed(backward)]), names)
+    forward, backward = [row[0] for row in rows], [line for row in reversed(rows) for line in row[1:]]
+    exec("\n".join(forward + backward), names)
     y, cache = na.scaled_dot_product_attention(q, k, v)
     np.testing.assert_allclose(names["y"], y, rtol=1e-12)
     for name, expected in zip(("dq", "dk", "dv"), na.scaled_dot_product_attention_backward(dy, cache)):
@@ -64,20 +65,22 @@ def test_three_forward_lines_and_their_backward_lines_are_attention(rng: np.rand
 
 def test_answer_of_the_tutor_is_real(tmp_path: Path) -> None:
     """The README breaks lines at other places, and leaves out text at each line of three dots."""
-    answer = re.search(r"the answer was\s`(return .*)`", README)
+    answer = re.search(r"on the softmax was\s`(return .*)`", README)
     assert answer
     command, *parts = after("tutor").split("...\n")
-    assert command == "$ python -m numpy_attention grade softmax.py\n"
+    assert command == "$ .venv/bin/python -m numpy_attention grade tutorials/exercises/softmax.py\n"
     printed = " ".join(grade(tmp_path, "softmax", answer[1])[1].split())
     for part in parts:
         _, found, printed = printed.partition(" ".join(part.split()))
         assert found, f"the tutor does not print this part, or not here:\n{part}\nbut:\n{printed}"
 
 
-def test_example_of_the_start_page_runs_and_prints_both_results(capsys: pytest.CaptureFixture[str]) -> None:
-    code = after("example", (ROOT / "docs" / "index.md").read_text("utf-8"))
+def test_example_of_the_start_page_prints_the_output_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page breaks lines at other places; errors of round-off differ between machines."""
+    page = (ROOT / "docs" / "index.md").read_text("utf-8")
+    code = after("example", page)
     assert code.count("\n") <= 25, "the idea in twenty lines"
     exec(compile(code, "index.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert printed.startswith("gradcheck softmax: right")
-    assert "dx wrong" in printed
+    texts = after("output", page), capsys.readouterr().out
+    shown, printed = (re.sub(r"\d\.\de-1\d", "tiny", " ".join(text.split())) for text in texts)
+    assert shown == printed
