@@ -1,4 +1,4 @@
-// Full-screen slides: the button starts, arrow keys move by one slide, Escape ends.
+// Slides: the button starts, arrow keys move by one slide, Escape ends.
 const page = document.documentElement;
 const slides = [...document.querySelectorAll("article > section > section")];
 

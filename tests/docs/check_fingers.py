@@ -211,6 +211,9 @@ def check(site: Path, chromium: str) -> list[str]:
         tab.goto(f"{address}/index.html")
         if tab.locator(".fingers[data-small] td").count() == 0:
             wrong.append("index.html has no interactive figure")
+        tab.locator('[data-cell="q,0,1"]').click()  # in a window of 390 by 900
+        if tab.locator(".fingers-hand input").bounding_box()["y"] > 850:
+            wrong.append("index.html: on a phone, the slider is not visible together with q")
         browser.close()
     print(f"fingers: {4 * (len(mistakes) + 1)} random settings, and by keyboard")
     return wrong

@@ -32,7 +32,7 @@ FLAGS = [
 
 RAW = re.compile(r"\$|\\[(\[]|\\(frac|sum|partial|mathrm)\b|:::|\{(ref|doc|math|download|code-cell)\}")
 
-# Finds parts of an open page that are too wide. On a phone, code, tables and formulas may scroll, but the page may not.
+# Finds parts of an open page that are too wide. On a phone, parts with a shadow may scroll, but the page may not.
 TOO_WIDE = """desktop => {
     const wide = [], page = document.documentElement, content = document.querySelector('.content');
     for (const box of [page, content])
@@ -50,6 +50,12 @@ TOO_WIDE = """desktop => {
             const lines = code.innerText.split('\\n').sort((a, b) => b.length - a.length);
             wide.push(`code scrolls by ${code.scrollWidth - code.clientWidth} px: ${lines[0].trim()}`);
         }
+    for (const box of document.querySelectorAll('article *'))
+        if (box.scrollWidth > box.clientWidth + 1 && scrolls(box)
+                && !getComputedStyle(box).backgroundImage.includes('gradient'))
+            wide.push(`scrolls without a shadow: <${box.tagName} class="${box.className}">`);
+    if (document.querySelector('article .highlight pre:not(:has(> .line))'))
+        wide.push('the rest of wrapped code is not indented: lines.js has not run');
     return wide;
 }"""
 
