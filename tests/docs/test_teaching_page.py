@@ -6,8 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import numpy_attention as na
 from numpy_attention.catalogue import MISTAKES
 from numpy_attention.catalogue.table import EXERCISES
 
@@ -41,8 +43,8 @@ def test_minutes_and_exercises_of_a_week_are_those_of_its_tutorials() -> None:
 
 
 def test_named_mistakes_are_known_and_belong_to_the_exercise() -> None:
-    for exercise, _, mistake, _ in rows_after("What students get wrong"):
-        assert MISTAKES[mistake.strip("`")] in EXERCISES[exercise.strip("`")].mistakes
+    for exercise, _, mistake, *_ in rows_after("What students get wrong"):
+        assert MISTAKES[mistake.partition("`]")[0].strip("[`")] in EXERCISES[exercise.strip("`")].mistakes
 
 
 def test_there_are_ten_slides_and_each_asks_something() -> None:
@@ -50,6 +52,28 @@ def test_there_are_ten_slides_and_each_asks_something() -> None:
     assert len(slides) == 10
     for slide in slides:
         assert "\n*Question: " in slide or "\n*Exercise: " in slide
+        assert "<summary>Answer (" in slide
+    assert sum(int(n) for n in re.findall(r"Answer \((\d+) minutes", "".join(slides))) == 45
+
+
+def test_code_of_the_slides_is_attention_and_its_backward(rng: np.random.Generator) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "slides.md").read_text("utf-8"), re.DOTALL)
+    q, k, v, dy = (rng.standard_normal(shape) for shape in ((4, 3), (5, 3), (5, 2), (4, 2)))
+    names = {"np": np, "softmax": lambda scores: na.softmax(scores)[0], "q": q, "k": k, "v": v, "dy": dy, "d_k": 3}
+    for block in blocks:
+        exec(block, names)
+    y, cache = na.scaled_dot_product_attention(q, k, v)
+    expected = na.scaled_dot_product_attention_backward(dy, cache)
+    np.testing.assert_allclose(names["y"], y, rtol=1e-12)
+    of_function = names["attention_backward"](dy, (q, k, v, cache.weights))
+    for name, by_package, by_function in zip(("dq", "dk", "dv"), expected, of_function):
+        np.testing.assert_allclose(names[name], by_package, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(by_function, by_package, rtol=1e-12, atol=1e-14)
+
+
+def test_page_counts_the_exercises() -> None:
+    assert f"each of the {len(EXERCISES)} exercises" in " ".join(TEACHING.split())
+    assert f'" of {len(EXERCISES)} done"' in TEACHING
 
 
 HOSTILE = '''
@@ -58,6 +82,8 @@ done = []
 for name, attempt in {{
     "write": lambda: pathlib.Path("{folder}/new").write_text("x"),
     "delete": lambda: pathlib.Path("{folder}/kept").unlink(),
+    "read another answer": lambda: pathlib.Path("{folder}/answers/other/softmax.py").read_text(),
+    "read its own answer": lambda: pathlib.Path("{folder}/answers/own/softmax.py").read_text(),
     "connect": lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5),
 }}.items():
     try:
@@ -73,15 +99,22 @@ print("attempts that worked:", done)
 def test_sandbox_of_the_page_stops_writing_deleting_and_connecting(tmp_path: Path) -> None:
     import socket
 
-    options = re.search(r"bwrap (--.*?)\\\n", TEACHING)
+    options = re.search(r"bwrap (--.*?)\\\n +(--.*?)\\\n", TEACHING)
     assert options
-    sandbox = ["bwrap", *options[1].replace("--tmpfs /tmp", "").split()]  # pytest's folder may be in /tmp
+    hidden = options[2].replace("$PWD", str(tmp_path)).replace("$name", "own").replace('"', "")
+    sandbox = ["bwrap", *options[1].replace("--tmpfs /tmp", "").split(), *hidden.split()]  # pytest may work in /tmp
     (tmp_path / "kept").touch()
+    for name in ("own", "other"):
+        (tmp_path / "answers" / name).mkdir(parents=True)
+        (tmp_path / "answers" / name / "softmax.py").touch()
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = HOSTILE.format(folder=tmp_path, port=server.getsockname()[1])
         if subprocess.run([*sandbox, "true"], check=False, capture_output=True, timeout=60).returncode:
             pytest.skip("this system does not allow namespaces")
-        for before, expected in [(sandbox, "[]"), ([], "['write', 'delete', 'connect']")]:
+        reads = "'read another answer', 'read its own answer'"
+        for before, expected in [
+            (sandbox, "['read its own answer']"), ([], f"['write', 'delete', {reads}, 'connect']")
+        ]:
             command = [*before, sys.executable, "-c", code]
             found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
             assert found.stdout == f"attempts that worked: {expected}\n"
