@@ -15,7 +15,10 @@ import importlib.util
 if importlib.util.find_spec("numpy_attention") is None:
     %pip install -q "..[tutorials]"'''
 BUNDLE = "attention-notebooks"
-FILES = ("pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "tutorials/.jupyter/overrides.json")
+FILES = (
+    "pyproject.toml", "README.md", "LICENSE", "CITATION.cff", "tutorials/.jupyter/overrides.json",
+    "tutorials/one_page_gpt.py",
+)
 PATTERNS = (
     "numpy_attention/**/*", "tutorials/exercises/*.py", "docs/*.md", "docs/derivations/*.md", "docs/_static/**/*",
 )

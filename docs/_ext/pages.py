@@ -205,8 +205,8 @@ def write_tutorials(made: set[Path]) -> None:
         notebooks.append(DOCS / "notebooks" / f"{path.stem}.ipynb")
         write(notebooks[-1], [nbformat.writes(notebook_of(text))], made)
         link = (
-            f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`, or {{download}}`all notebooks with "
-            f"the package </notebooks/{BUNDLE}.zip>` (a zip file, for use without a network){sources_of(path)}"
+            f"{{download}}`Download as a notebook </notebooks/{path.stem}.ipynb>`, or {{download}}`the project with "
+            f"all notebooks </notebooks/{BUNDLE}.zip>` (a zip file){sources_of(path)}"
         )
         if stored_names(text):
             link += ("\n\nOutputs with the line *from a run with the real model* are stored outputs. This command "
@@ -225,7 +225,7 @@ def sources_of(path: Path) -> str:
     links = []
     for source in filter(chapter_pages().get, contents.read(path).sources):
         page, title = chapter_pages()[source]
-        label = title.partition(": ")[0] if HEADING.match(title) else source.name
+        label = title.partition(": ")[0].partition(". ")[2] if HEADING.match(title) else source.name
         links.append(f"[{label}](/book/{page}.rst)")
     return " · The source: " + ", ".join(links) if links else ""
 
