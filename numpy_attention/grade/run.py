@@ -200,6 +200,9 @@ def _all(folder: Path, time_limit: float, out: TextIO) -> int:
         line = f"{exercise.name:<{width}}  {MARKS[grade.state]:<8}  {holds:<8}  {following}"
         print(line.rstrip(), file=out, flush=True)
     print(f"{done} of {len(EXERCISES)} done", file=out)
+    others = sorted(file.name for file in folder.glob("*.py") if file.stem not in EXERCISES)
+    if others:
+        print(f"not graded, because no exercise has this name: {', '.join(map(escaped, others))}", file=out)
     return 0 if done == len(EXERCISES) else 1
 
 

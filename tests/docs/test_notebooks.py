@@ -49,7 +49,7 @@ def test_zip_file_has_every_target_of_a_link_and_no_compiled_files(tmp_path: Pat
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
     names = set(zipfile.ZipFile(tmp_path / "a.zip").namelist())
     assert {f"{BUNDLE}/pyproject.toml", f"{BUNDLE}/numpy_attention/__init__.py"} <= names
-    assert f"{BUNDLE}/tutorials/exercises/softmax.py" in names
+    assert {f"{BUNDLE}/tutorials/exercises/softmax.py", f"{BUNDLE}/tutorials/one_page_gpt.py"} <= names
     assert not [name for name in names if "__pycache__" in name]
     for path in TUTORIALS:
         for target in LINKS.findall(OTHER_TUTORIAL.sub(r"\1.ipynb", path.read_text("utf-8"))):

@@ -141,6 +141,15 @@ def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.Capt
     assert "to do" in lines["adam"]
     assert "no file" in lines["gelu"]
     assert lines["1"] == f"1 of {len(EXERCISES)} done"
+    assert "not" not in lines
+
+
+def test_table_names_files_that_belong_to_no_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("bob_softmax.py", "notes.py", "data.txt"):
+        (tmp_path / name).touch()
+    assert command_line(["grade", "--all", str(tmp_path)]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "not graded, because no exercise has this name: bob_softmax.py, notes.py"
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
