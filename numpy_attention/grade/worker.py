@@ -203,11 +203,16 @@ def _state(value: Any) -> Any:
     return value.bit_generator.state if isinstance(value, np.random.Generator) else (value.shape, value.tobytes())
 
 
+NULL_BYTES = "source code string cannot contain null bytes"  # a ValueError before Python 3.11.4
+
+
 def _import_failure(error: BaseException) -> str:
     if isinstance(error, NotOwnWork):
         return f": {error}"
-    if isinstance(error, SyntaxError) and not error.lineno:  # Python has not read any line
-        return f" is not a text that Python can read ({error.msg}): save it again as plain text in UTF-8"
+    not_text = isinstance(error, SyntaxError) and not error.lineno  # Python has not read any line
+    if not_text or str(error) == NULL_BYTES:
+        reason = getattr(error, "msg", error)
+        return f" is not a text that Python can read ({reason}): save it again as plain text in UTF-8"
     if isinstance(error, SyntaxError):
         return f" is not valid Python: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
     if isinstance(error, ImportError):
