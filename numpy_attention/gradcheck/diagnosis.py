@@ -68,8 +68,8 @@ def diagnose(evidence: Evidence) -> str:
     if known < len(evidence.wrong):
         found = [_of_a_layers_input(evidence), next(experiments(evidence), "") or _of_one_parameter(evidence)]
         if any(found):
-            places = [place_in_words(one) for one in evidence.wrong if one.pattern.startswith("only")]
-            found += [text.removesuffix(" (no simple rule found)") for text in places]
+            only = [one for one in evidence.wrong if one.pattern.startswith("only")]
+            found += [place_in_words(one, cause_known=True) for one in only]
         sentences = [*filter(None, found), *sentences]
     if not sentences:
         sentences = [place_in_words(report) for report in evidence.wrong]

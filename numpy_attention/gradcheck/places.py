@@ -87,9 +87,10 @@ def _others(x: np.ndarray, axis: int) -> tuple[int, ...]:
     return tuple(i for i in range(x.ndim) if i != axis)
 
 
-def place_in_words(report: ArgumentReport) -> str:
-    """The mistake that the place of the wrong elements suggests."""
+def place_in_words(report: ArgumentReport, cause_known: bool = False) -> str:
+    """The mistake that the place of the wrong elements suggests; with a known cause, often the place alone."""
     pattern, symbol = report.pattern, report.symbol
+    no_rule = "" if cause_known else " (no simple rule found)"
     if pattern == "a single element":
         index = ", ".join(map(str, report.worst))
         return f"{symbol}: right except for element [{index}]: check the indexing there"
@@ -102,11 +103,11 @@ def place_in_words(report: ArgumentReport) -> str:
     if pattern == "the diagonal":
         return f"{symbol} is wrong on the diagonal only: is the effect of each element on itself missing?"
     if pattern.endswith("the diagonal"):
-        return f"{symbol} is wrong {pattern.replace('all but', 'everywhere but on')} (no simple rule found)"
+        return f"{symbol} is wrong {pattern.replace('all but', 'everywhere but on')}{no_rule}"
     if pattern.startswith("only"):
-        return f"{symbol} is wrong only in {where} (no simple rule found)"
+        return f"{symbol} is wrong only in {where}{no_rule}"
     if pattern:
-        return f"{symbol} is wrong in {pattern} (no simple rule found)"
+        return f"{symbol} is wrong in {pattern}{no_rule}"
     return f"{symbol} is wrong (no simple rule found); derive it again, or check each part of the function"
 
 
