@@ -16,8 +16,8 @@ GELU    f(x) = x P(x), where P(x) = (1 + erf(x / sqrt(2))) / 2 is the probabilit
         P'(x) = (1 - tanh^2 u) / 2 * du/dx = 2 P (1 - P) du/dx,  du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
         The two forms differ by up to 5e-4. A model must use the same form in its forward and its backward.
 
-SiLU    f(x) = x s(x) with the logistic s(x) = 1 / (1 + exp(-x)), and s' = s (1 - s):
-        f'(x) = s + x s (1 - s)
+SiLU    f(x) = x s, where s = 1 / (1 + exp(-alpha x)) is the logistic function, and alpha = 1 in most models:
+        ds/dx = alpha s (1 - s),  f'(x) = s + alpha x s (1 - s)
 
 What to cache? The slope f'(x). It is cheap to compute in the forward, where the tanh or the exponential is available.
 It takes the same memory as x, and the backward is a single product. GELU and SiLU pass over x many times, so they work
@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_choice, require_cotangent, require_float
+from numpy_attention.errors import require_choice, require_cotangent, require_float, require_number
 from numpy_attention.ops.erf import erf
 from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
@@ -116,42 +116,43 @@ def gelu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
     return dy * slope
 
 
-def silu(x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
-    """Multiply each number x by the logistic function of x (also called swish).
+def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache]:
+    """Multiply each number x by the logistic function of alpha x (also called swish).
 
-    Formula: y = x s, s = 1 / (1 + exp(-x))
+    Formula: y = x s, s = 1 / (1 + exp(-alpha x))
 
     Shapes: x of any shape -> y of the same shape
 
-    Raises: TypeError when x is not an array of floats.
+    Raises: TypeError when x is not an array of floats; ValueError when alpha is not a finite number.
 
-    Source: Elfwing, Uchibe, Doya, Sigmoid-Weighted Linear Units (2018), equation 8.
+    Source: Elfwing et al., Sigmoid-Weighted Linear Units (2018), equation 8; alpha: Ramachandran et al., Swish (2017).
 
     >>> silu(np.array([-1000.0, 0.0, 2.0]))[0].round(4)
     array([-0.    ,  0.    ,  1.7616])
     """
     require_float("silu", x=x)
+    alpha = require_number("silu", "alpha", alpha)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
         with np.errstate(over="ignore"):  # exp(1000) overflows to inf; 1 / inf = 0 is correct
-            s = np.exp(-wide(x_piece))
+            s = np.exp(-alpha * wide(x_piece))
         s += 1.0
         np.divide(1.0, s, out=s)
         np.multiply(x_piece, s, out=y_piece)
-        np.subtract(1.0, s, out=slope_piece)  # f'(x) = s + x s (1 - s)
+        np.subtract(alpha, alpha * s, out=slope_piece)  # f'(x) = s + alpha x s (1 - s)
         slope_piece *= y_piece
         slope_piece += s
     return y, ActivationCache(slope)
 
 
 def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
-    """Gradient of `silu`: dx = dy (s + x s (1 - s)), with the slope from the cache.
+    """Gradient of `silu`: dx = dy (s + alpha x s (1 - s)), with the slope from the cache.
 
     Shapes: dy as y -> dx as x
     """
     (slope,) = cache
     require_cotangent("silu_backward", "dy", dy, slope.shape, slope.dtype)
-    # y = x * s(x)
+    # y = x * s(alpha x)
     return dy * slope
 
 

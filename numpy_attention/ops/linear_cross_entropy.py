@@ -34,12 +34,12 @@ import numpy as np
 
 from numpy_attention.errors import require_float, require_size, shape_error
 from numpy_attention.ops.losses import (
-    check_dloss,
     check_targets,
+    checked_dloss,
     counted_positions,
     gradient_in_rows,
-    mean_over_counted,
     negative_log_likelihood_rows,
+    reduced,
 )
 from numpy_attention.ops.sums import as_rows, wide
 
@@ -101,7 +101,7 @@ def linear_cross_entropy(
         )
         L[block] = m + np.log(total)
         del logits, e  # two names of one array, which would stay in memory during the next block
-    loss = mean_over_counted(losses, counted, num_counted)
+    loss = reduced(losses, counted, num_counted)
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
     )
@@ -116,7 +116,7 @@ def linear_cross_entropy_backward(
     Shapes: dloss a single number -> dx as x, dtable as table; None for a frozen table
     """
     x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
-    check_dloss("linear_cross_entropy_backward", dloss)
+    checked_dloss("linear_cross_entropy_backward", dloss)
     rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
     dx = np.empty_like(rows)
     dtable = None if frozen else np.zeros_like(w, order="C")  # same memory order as the products that are added

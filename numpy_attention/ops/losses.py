@@ -25,13 +25,26 @@ For many positions, the loss is a mean. Only counted positions enter this mean, 
 positions. A position with target `ignore_index` (padding) adds nothing to the loss, to the gradient or to N. If no
 position counts, the loss and the gradient are 0. The backward of the loss divides each row of the gradient by N. No
 other backward divides by N.
+
+With class weights, the loss of a position is multiplied by w_t, the weight of its target, and N is the sum of these
+weights. With reduction="sum" the loss is not divided by N. With reduction="none" each position has a loss and a dloss.
+
+Some models return log-probabilities y = log p (the log-softmax of Chapter 3). Then the loss of a position is -w_t y_t,
+and its gradient is -w_t [v = t]: the gradient above with p = 0. The backward of the log-softmax adds the p.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_integers, require_number, shape_error
+from numpy_attention.errors import (
+    require_choice,
+    require_cotangent,
+    require_float,
+    require_integers,
+    require_number,
+    shape_error,
+)
 from numpy_attention.ops.sums import as_rows, sum_in_rows, wide
 
 
@@ -40,26 +53,29 @@ class CrossEntropyCache(NamedTuple):
 
     p: np.ndarray  # (N_all, V), softmax of the logits; in float32 when they are float16
     targets: np.ndarray  # (N_all,), 0 at ignored positions
-    counted: np.ndarray  # (N_all, 1) of bool
-    num_counted: np.ndarray  # N, at least 1, a number in the dtype of p
+    counted: np.ndarray  # (N_all, 1) of bool; with class weights the weight of the target, and 0 at ignored positions
+    num_counted: np.ndarray  # N, the sum of `counted`, or 1 if the loss is not a mean; a number in the dtype of p
     label_smoothing: float
     logits: np.ndarray  # backward needs only the shape and the dtype
+    loss_shape: tuple[int, ...]
 
 
 def cross_entropy(
-    logits: np.ndarray, targets: np.ndarray, ignore_index: int = -100, label_smoothing: float = 0.0
+    logits: np.ndarray, targets: np.ndarray, ignore_index: int = -100, label_smoothing: float = 0.0,
+    class_weights: np.ndarray | None = None, reduction: str = "mean",
 ) -> tuple[np.ndarray, CrossEntropyCache]:
     """The mean negative log-likelihood of the targets.
 
     Formula: loss = mean over counted positions of logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v, with the label
-    smoothing s
+    smoothing s; with class weights w, sum w_t (logsumexp(x) - x_t) / sum w_t
 
-    Shapes: logits (..., V), targets (...) of integers in [0, V) or ignore_index -> loss, a single number
+    Shapes: logits (..., V), targets (...) of integers in [0, V) or ignore_index, class_weights (V,) -> a single number,
+    or (...) for reduction="none"
 
     Units: nats (natural logarithms), the mean over the counted tokens; s is a share in [0, 1].
 
-    Raises: ValueError for a target outside [0, V), shapes that do not fit, or a smoothing outside [0, 1];
-    TypeError for targets that are not integers.
+    Raises: ValueError for a target outside [0, V), shapes that do not fit, a smoothing outside [0, 1] or together with
+    class weights, or an unknown reduction; TypeError for targets that are not integers.
 
     Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.2.2.3; smoothing: Szegedy et al.,
     Rethinking the Inception Architecture (2016), section 7.
@@ -68,40 +84,79 @@ def cross_entropy(
     True
     """
     require_float("cross_entropy", logits=logits)
-    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing)
+    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing, class_weights, reduction)
     x = wide(as_rows(logits))  # (N_all, V)
-    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=x)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, class_weights, reduction)
     losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
     p /= total
-    loss = mean_over_counted(losses, counted, num_counted)
-    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits)
+    loss = reduced(losses, counted, num_counted, targets.shape if reduction == "none" else ())
+    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits, loss.shape)
     return loss.astype(logits.dtype), cache
 
 
 def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) -> np.ndarray:
-    """Gradient of `cross_entropy`: dlogits = dloss (p - q) / N at counted positions, zero elsewhere.
+    """Gradient of `cross_entropy`: dlogits = dloss w_t (p - q) / N at counted positions, zero elsewhere.
 
-    Shapes: dloss a single number -> dlogits as logits
+    Shapes: dloss a single number, or (...) for reduction="none" -> dlogits as logits
     """
-    p, targets, counted, num_counted, s, logits = cache
-    check_dloss("cross_entropy_backward", dloss)
+    p, targets, counted, num_counted, s, logits, loss_shape = cache
+    dloss = checked_dloss("cross_entropy_backward", dloss, loss_shape, logits.dtype)
     dx = gradient_in_rows(p.copy(), targets, counted, num_counted, s, dloss)  # (N_all, V)
     return dx.reshape(logits.shape).astype(logits.dtype, copy=False)
 
 
+def negative_log_likelihood(
+    log_probs: np.ndarray, targets: np.ndarray, ignore_index: int = -100, class_weights: np.ndarray | None = None,
+    reduction: str = "mean",
+) -> tuple[np.ndarray, CrossEntropyCache]:
+    """The cross-entropy of given log-probabilities y, from `log_softmax`: the mean of -y_t.
+
+    Shapes: log_probs (..., V), otherwise as `cross_entropy`
+
+    Raises: ValueError and TypeError, as `cross_entropy`.
+
+    Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 5.5.
+
+    >>> float(negative_log_likelihood(np.array([[-1.0, -3.0]]), np.array([1]))[0])
+    3.0
+    """
+    op = "negative_log_likelihood"
+    require_float(op, log_probs=log_probs)
+    check_targets(op, targets, log_probs.shape, ignore_index, 0.0, class_weights, reduction, logits="log_probs")
+    y = wide(as_rows(log_probs))  # (N_all, V)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, class_weights, reduction)
+    losses = -np.take_along_axis(y, safe_targets, axis=-1)  # (N_all, 1)
+    loss = reduced(losses, counted, num_counted, targets.shape if reduction == "none" else ())
+    p = np.zeros_like(y)  # without a logsumexp in the loss, its gradient has no p
+    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, 0.0, log_probs, loss.shape)
+    return loss.astype(log_probs.dtype), cache
+
+
+def negative_log_likelihood_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) -> np.ndarray:
+    """Gradient of `negative_log_likelihood`: dlog_probs = -dloss w_t / N at counted targets, zero elsewhere."""
+    checked_dloss("negative_log_likelihood_backward", dloss, cache.loss_shape, cache.logits.dtype)
+    # loss = sum(-w_t y_t) / N
+    return cross_entropy_backward(dloss, cache)  # p is 0 in the cache
+
+
 def counted_positions(
-    targets: np.ndarray, ignore_index: int, like: np.ndarray
+    targets: np.ndarray, ignore_index: int, like: np.ndarray, class_weights: np.ndarray | None = None,
+    reduction: str = "mean",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return valid targets, True for each position that counts, and N, the number of counted positions.
+    """Return valid targets, True (or the class weight) for each position that counts, and N, in the dtype of `like`.
 
-    N is at least 1 and has the dtype of `like`.
+    N is the sum over the positions, but 1 if the loss is not a mean, or if nothing counts.
 
-    Shapes: targets (...) -> (N_all, 1), (N_all, 1) of bool, ()
+    Shapes: targets (...) -> (N_all, 1), (N_all, 1), ()
     """
     targets = np.asarray(targets, like=like).reshape(-1, 1)  # copied, if the logits are on a GPU
     counted = not_ignored(targets, ignore_index)
     safe_targets = np.where(counted, targets, 0)  # an ignored position may get any valid token
-    return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
+    if class_weights is not None:
+        counted = counted * wide(np.asarray(class_weights, like=like))[safe_targets]
+    total = counted.sum()
+    num_counted = np.where((total == 0) | (reduction != "mean"), 1, total)
+    return safe_targets, counted, num_counted.astype(like.dtype)
 
 
 def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
@@ -127,23 +182,22 @@ def negative_log_likelihood_rows(
     return np.log(total) - picked, e, m, total  # the maximum m cancels
 
 
-def mean_over_counted(losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray) -> np.ndarray:
-    """The mean loss over the counted positions.
+def reduced(
+    losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray, loss_shape: tuple[int, ...] = ()
+) -> np.ndarray:
+    """The weighted sum of the losses of the counted positions, divided by N; or all losses, in the given shape.
 
-    Shapes: losses (N_all, 1), counted (N_all, 1) -> ()
+    Shapes: losses (N_all, 1), counted (N_all, 1) -> () or loss_shape
     """
-    return np.where(counted, losses, 0.0).sum() / num_counted
+    weighted = counted * np.where(counted, losses, 0.0)  # an ignored loss may be infinite, and 0 times inf is NaN
+    return weighted.reshape(loss_shape) if loss_shape else weighted.sum() / num_counted
 
 
 def gradient_in_rows(
-    p: np.ndarray,
-    targets: np.ndarray,
-    counted: np.ndarray,
-    num_counted: np.ndarray,
-    label_smoothing: float,
+    p: np.ndarray, targets: np.ndarray, counted: np.ndarray, num_counted: np.ndarray, label_smoothing: float,
     dloss: np.ndarray | float,
 ) -> np.ndarray:
-    """dloss (p - q) / N at counted positions, zero elsewhere; overwrites p.
+    """dloss w_t (p - q) / N at counted positions, zero elsewhere; overwrites p.
 
     If the caller passes the rows in several blocks, N is the number of counted rows in all blocks together.
 
@@ -154,35 +208,45 @@ def gradient_in_rows(
     if label_smoothing:
         dx -= label_smoothing / dx.shape[-1]
     dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index for each row
-    dx *= counted * (dloss / num_counted).astype(dx.dtype)
+    dx *= (counted * dloss / num_counted).astype(dx.dtype)
     return dx
 
 
 def check_targets(
-    name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float
+    name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float,
+    class_weights: np.ndarray | None = None, reduction: str = "mean", logits: str = "logits",
 ) -> None:
-    """Refuse targets that are not one token id for each row of logits, and an invalid label_smoothing.
+    """Refuse targets that are not one token id for each row of logits, and invalid options.
 
     Raises: TypeError for targets that are not integers, otherwise ValueError.
     """
     require_integers(name, "targets", targets)
     if len(logits_shape) == 0 or logits_shape[-1] == 0 or targets.shape != logits_shape[:-1]:
         one_hot = targets.shape == logits_shape
-        fix = "did you pass one-hot vectors? targets are ids" if one_hot else "one id for each row of logits"
-        expected = f"(...) = {logits_shape[:-1]} as in logits {logits_shape}"
+        fix = "did you pass one-hot vectors? targets are ids" if one_hot else f"one id for each row of {logits}"
+        expected = f"(...) = {logits_shape[:-1]} as in {logits} {logits_shape}"
         raise shape_error(name, "targets", expected, targets.shape, fix)
     require_number(name, "label_smoothing", label_smoothing, at_least=0, at_most=1)
     require_number(name, "ignore_index", ignore_index, whole=True)
+    require_choice(name, "reduction", reduction, ("mean", "sum", "none"))
+    if class_weights is not None:
+        require_float(name, class_weights=class_weights)
+        if class_weights.shape != logits_shape[-1:]:
+            expected = f"(V,) = {logits_shape[-1:]} as in {logits} {logits_shape}"
+            raise shape_error(name, "class_weights", expected, class_weights.shape, "one weight for each class")
+        if label_smoothing:  # a smoothed target has a share of every class, so no single class weight belongs to it
+            raise ValueError(f"{name}: label_smoothing must be 0 together with class_weights, got {label_smoothing}")
     counted = np.where(not_ignored(targets, ignore_index), targets, 0)
     fix = f"is padding marked with ignore_index = {ignore_index}?"
     require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
 
 
-def check_dloss(name: str, dloss: np.ndarray | float) -> None:
-    """Refuse a dloss that is not a single number.
-
-    Raises: ValueError.
-    """
+def checked_dloss(name: str, dloss: Any, loss_shape: tuple[int, ...] = (), dtype: object = None) -> Any:
+    """The gradient of the loss, as a column (N_all, 1) if each position has a loss; refuses other shapes."""
+    if loss_shape:
+        require_cotangent(name, "dloss", dloss, loss_shape, dtype)
+        return dloss.reshape(-1, 1)
     number = isinstance(dloss, (int, float)) or getattr(getattr(dloss, "dtype", None), "kind", "") in tuple("fiuc")
     if not number or np.ndim(dloss) != 0:
         raise shape_error(name, "dloss", "a single number", np.shape(dloss) or repr(dloss), "use 1.0 for a plain loss")
+    return dloss

@@ -26,6 +26,11 @@ in which all elements of dy are 1 proves nothing here.)
 
 If every score of a row is -inf, there is nothing to choose. We define the weights of this row as zeros. In attention,
 a query that is not allowed to look at any position has such a row. The formula above then gives a zero gradient.
+
+The logarithm that a loss needs (Chapter 11), x - m - log sum_k exp(x_k - m), is finite even where y is rounded to zero.
+The derivative of log sum_k exp(x_k) with respect to x_j is the softmax p_j, so for the log-softmax:
+
+               dx = dy - p * sum(dy)
 """
 
 from typing import NamedTuple
@@ -60,7 +65,7 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
     >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
     array([0.5, 0.5, 0. ])
     """
-    _check_softmax(x, axis, out)
+    _check_softmax("softmax", x, axis, out)
     y = np.empty_like(x) if out is None else out
     if x.dtype == np.float16:
         wide_y, _ = softmax(wide(x), axis)
@@ -93,10 +98,38 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
     return dx
 
 
-def _check_softmax(x: np.ndarray, axis: int, out: np.ndarray | None) -> None:
-    require_float("softmax", x=x)
-    require_number("softmax", "axis", axis, whole=True)
+def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
+    """The logarithm of the softmax, finite for all finite scores; a row of -inf stays -inf.
+
+    Shapes: x of any shape -> y of the same shape
+
+    Raises: ValueError and TypeError, as `softmax`.
+
+    Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.2.2.3.
+
+    >>> log_softmax(np.array([0.0, -10000.0]))[0]
+    array([     0., -10000.])
+    """
+    _check_softmax("log_softmax", x, axis)
+    shifted = wide(x) - np.maximum(max_in_rows(x, axis), float(np.finfo(x.dtype).min))  # as in `softmax`
+    p = np.exp(shifted)
+    total = np.maximum(sum_in_rows(p, axis), 1.0)
+    y = (shifted - np.log(total)).astype(x.dtype, copy=False)
+    return y, SoftmaxCache((p / total).astype(x.dtype, copy=False), axis)
+
+
+def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
+    """Gradient of `log_softmax`: dx = dy - p * sum(dy), with the softmax p from the cache."""
+    p, axis = cache
+    require_cotangent("log_softmax_backward", "dy", dy, p.shape, p.dtype)
+    # y = x - log(sum(exp(x)))
+    return (dy - p * sum_in_rows(wide(dy), axis)).astype(p.dtype, copy=False)
+
+
+def _check_softmax(op: str, x: np.ndarray, axis: int, out: np.ndarray | None = None) -> None:
+    require_float(op, x=x)
+    require_number(op, "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
-        raise shape_error("softmax", "x", f"an array with at least one element along axis {axis}", x.shape)
+        raise shape_error(op, "x", f"an array with at least one element along axis {axis}", x.shape)
     if out is not None:
-        require_cotangent("softmax", "out", out, x.shape, x.dtype)
+        require_cotangent(op, "out", out, x.shape, x.dtype)

@@ -15,6 +15,7 @@ ALL = {
     "gelu": (na.gelu, na.gelu_backward),
     "gelu, erf": (lambda x: na.gelu(x, "none"), na.gelu_backward),
     "silu": (na.silu, na.silu_backward),
+    "silu, alpha": (lambda x: na.silu(x, 1.702), na.silu_backward),
 }
 each_activation = pytest.mark.parametrize(("op", "op_backward"), ALL.values(), ids=ALL)
 
@@ -62,7 +63,7 @@ def test_relu_zeroes_negative_numbers_and_has_slope_zero_at_zero(dtype: type) ->
     assert y.dtype == dtype
 
 
-@pytest.mark.parametrize("name", ["gelu", "gelu, erf", "silu"])
+@pytest.mark.parametrize("name", ["gelu", "gelu, erf", "silu", "silu, alpha"])
 def test_values_at_x_and_minus_x_differ_by_x(rng: np.random.Generator, name: str) -> None:
     """x P(x) + x P(-x) = x, since the two probabilities sum to one."""
     op, _ = ALL[name]
@@ -130,3 +131,28 @@ def test_gelu_of_numbers_with_overflowing_squares_is_identity_or_zero(dtype: typ
         y, cache = na.gelu(np.array([size, -size]), approximate)
         np.testing.assert_array_equal(y, np.array([size, 0], dtype))
         np.testing.assert_array_equal(na.gelu_backward(np.ones(2, dtype), cache), np.array([1, 0], dtype))
+
+
+@pytest.mark.parametrize("alpha", [-2.5, 0.0, 0.5, 1.702, np.float64(3.0), 40])
+def test_silu_with_alpha_is_a_scaled_silu(rng: np.random.Generator, alpha: float) -> None:
+    """alpha x s(alpha x) is the silu of alpha x."""
+    x = rng.standard_normal(50).astype(np.float32)
+    y, cache = na.silu(x, alpha)
+    scaled, scaled_cache = na.silu(np.float32(alpha) * x)
+    np.testing.assert_allclose(alpha * y, scaled, rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(cache.slope, scaled_cache.slope, rtol=1e-5, atol=1e-6)
+    assert y.dtype == cache.slope.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_silu_with_large_alpha_is_relu(dtype: type) -> None:
+    x = np.array([-300.0, -1.0, 0.0, 1.0, 300.0], dtype)
+    y, cache = na.silu(x, alpha=1000.0)
+    np.testing.assert_array_equal(y, np.maximum(x, 0.0))
+    np.testing.assert_array_equal(cache.slope, [0.0, 0.0, 0.5, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("alpha", [np.inf, np.nan, "1", None])
+def test_silu_refuses_alpha_that_is_not_a_finite_number(alpha: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"^silu: alpha must be"):
+        na.silu(np.ones(3), alpha)

@@ -81,8 +81,9 @@ def test_float16_error_is_only_its_round_off(rng: np.random.Generator) -> None:
 
 @pytest.mark.parametrize(("shape", "axis"), [((), -1), ((3, 0), -1), ((3, 4), 2)])
 def test_refuses_empty_axis(shape: tuple[int, ...], axis: int) -> None:
-    with pytest.raises(ValueError, match=r"softmax: x must be an array with at least one element along axis"):
-        na.softmax(np.ones(shape), axis)
+    for op in (na.softmax, na.log_softmax):
+        with pytest.raises(ValueError, match=rf"^{op.__name__}: x must be an array with at least one element along"):
+            op(np.ones(shape), axis)
 
 
 @pytest.mark.parametrize("out", [np.ones((3, 4)), np.ones((2, 4), np.float32), [1.0]], ids=["shape", "dtype", "list"])
@@ -93,3 +94,41 @@ def test_refuses_out_of_wrong_shape_or_dtype(out: object) -> None:
         na.softmax(x, out=out)
     with pytest.raises((TypeError, ValueError), match=r"softmax_backward: out must be .*, got"):
         na.softmax_backward(x, cache, out=out)
+
+
+def test_log_softmax_is_logarithm_of_softmax(rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 3, 4, 5)).swapaxes(1, 2)
+    for axis in (0, 1, -1):
+        y, cache = na.log_softmax(x, axis)
+        weights, weights_cache = na.softmax(x, axis)
+        np.testing.assert_allclose(y, np.log(weights), rtol=1e-12)
+        through_both = na.softmax_backward(dy / weights, weights_cache)
+        np.testing.assert_allclose(na.log_softmax_backward(dy, cache), through_both, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_log_softmax_is_finite_where_softmax_is_rounded_to_zero(dtype: type) -> None:
+    y, cache = na.log_softmax(np.array([1e4, 0.0, -1e4], dtype))
+    np.testing.assert_array_equal(y, [0.0, -1e4, -2e4])
+    np.testing.assert_array_equal(na.log_softmax_backward(np.array([0.0, 0.0, -1.0], dtype), cache), [1.0, 0.0, -1.0])
+    assert y.dtype == cache.y.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_log_softmax_of_hidden_scores_is_minus_infinity_without_nan(dtype: type) -> None:
+    x = np.array([[1.0, -np.inf, 1.0], [-np.inf, -np.inf, -np.inf]], dtype)
+    y, cache = na.log_softmax(x)
+    half = dtype(-np.log(2.0))
+    np.testing.assert_array_equal(y, [[half, -np.inf, half], [-np.inf, -np.inf, -np.inf]])
+    dx = na.log_softmax_backward(np.array([[3.0, 0.0, 1.0], [0.0, 0.0, 0.0]], dtype), cache)
+    np.testing.assert_allclose(dx, [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0]], atol=2 * float(np.finfo(dtype).eps))
+
+
+def test_float16_log_softmax_sums_in_float32(rng: np.random.Generator) -> None:
+    x, dy = rng.standard_normal((2, 3, 4000)).astype(np.float16)
+    y, cache = na.log_softmax(x)
+    exact, exact_cache = na.log_softmax(x.astype(np.float64))
+    np.testing.assert_allclose(y, exact, rtol=1e-3)
+    dx, exact_dx = na.log_softmax_backward(dy, cache), na.log_softmax_backward(dy.astype(np.float64), exact_cache)
+    assert y.dtype == dx.dtype == np.float16
+    np.testing.assert_allclose(dx, exact_dx, rtol=2e-3, atol=5e-5)

@@ -10,7 +10,7 @@ from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import op_of
 from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.ops.activations import gelu
+from numpy_attention.ops.activations import gelu, silu, silu_backward
 
 CHAPTER = 10
 
@@ -36,6 +36,7 @@ ENTRIES = (
     op_entry("gelu", "x: B d", "erf, far out", options={"approximate": "none"}, prepare=_far_out),
     op_entry("silu", "x: ... d", wrong="x:int64 x[list]"),
     op_entry("silu", "x: B d", "far out", prepare=times("x", 100.0)),
+    op_entry("silu", "x: ... d", "alpha", options={"alpha": 1.702}),
 )
 
 
@@ -50,7 +51,12 @@ def plain_gelu(x: Array, approximate: str = "tanh") -> Array:
     return np.reshape([t * probability(t) for t in x.reshape(-1).tolist()], x.shape)
 
 
-PLAIN = {"gelu": plain_gelu}
+def plain_silu(x: Array, alpha: float = 1.0) -> Array:
+    """x times the logistic function of alpha x, from a tanh, which does not overflow."""
+    return np.asarray(x * (1 + np.tanh(alpha * x / 2)) / 2)
+
+
+PLAIN = {"gelu": plain_gelu, "silu": plain_silu}
 
 
 @op_of("gelu", lambda dy, x: dy * gelu(x, "none")[1].slope, diagnosis="the other form of gelu")
@@ -96,6 +102,24 @@ def three_missing_in_du(x: Array) -> Any:
     Hides: nearly right close to x = 0 and for large |x|; elsewhere off by a few hundredths at most.
     """
     return _keeps_x(x)
+
+
+@op_of("silu", lambda dy, caches: silu_backward(dy, caches[1]), diagnosis="right without the option alpha")
+def alpha_missing_in_the_slope(x: Array, alpha: float = 1.0) -> Any:
+    """The forward uses alpha, but the backward is the backward for alpha = 1.
+
+    Hides: alpha is 1 in most models.
+    """
+    return silu(x, alpha)[0], silu(x)
+
+
+@op_of("silu", diagnosis="right when x is positive")
+def slope_of_the_absolute_value(x: Array, alpha: float = 1.0) -> Any:
+    """The slope is computed at |x|, so that exp(-alpha |x|) cannot overflow, but a negative x needs 1 - s.
+
+    Hides: right for positive x.
+    """
+    return silu(x, alpha)[0], silu(np.abs(x), alpha)[1]
 
 
 EXERCISES = (Exercise("gelu", 8, (Try("gelu", "x: ... d"), Try("gelu", "x: B d", "a matrix"))),)

@@ -1,21 +1,32 @@
-"""The cross-entropy (Chapter 11): ignored positions, label smoothing, logits of 1e4."""
+"""The cross-entropy (Chapter 11): ignored positions, label smoothing, class weights, reductions, logits of 1e4."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Array, op_entry, times
+from numpy_attention.catalogue.entry import Array, op_entry, size_of, times
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of
 from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
+from numpy_attention.ops.losses import (
+    CrossEntropyCache,
+    cross_entropy,
+    cross_entropy_backward,
+    negative_log_likelihood_backward,
+)
 
 CHAPTER = 11
 
 ROWS = "logits: B T V, targets: int<V> B T"
 PADDED = "logits: B T V, targets: int<V|-100> B T"
+LOG_PROBS = "log_probs: B T V, targets: int<V|-100> B T"
+
+
+def _options(reduction: str, sizes: Sizes) -> dict[str, Any]:
+    return {"class_weights": 0.5 + 0.3 * np.arange(size_of(sizes, "V")), "reduction": reduction}
 
 
 def nothing_counts(inputs: Arrays, sizes: Sizes) -> Arrays:
@@ -28,32 +39,43 @@ ENTRIES = (
     op_entry("cross_entropy", ROWS, wrong="targets+0 targets:float64 targets=-1 targets=999 logits:int64 logits+0"),
     op_entry("cross_entropy", "logits: V, targets: int<V>", "one place"),
     op_entry("cross_entropy", PADDED, "ignore_index"),
-    op_entry(
-        "cross_entropy", "logits: N V, targets: int<V|7777> N", "another ignore_index",
-        options={"ignore_index": 7777}
-    ),
+    op_entry("cross_entropy", "logits: N V, targets: int<V|7777> N", "another index", options={"ignore_index": 7777}),
     op_entry("cross_entropy", ROWS, "label smoothing", options={"label_smoothing": 0.1}),
     op_entry("cross_entropy", PADDED, "label smoothing, ignore_index", options={"label_smoothing": 0.3}),
     op_entry("cross_entropy", PADDED, "nothing counts", prepare=nothing_counts),
     op_entry("cross_entropy", PADDED, "logits of 1e4", prepare=times("logits", 1e4)),
+    op_entry("negative_log_likelihood", LOG_PROBS, wrong="targets+0 targets:float64 targets=-1 log_probs:int64"),
+    op_entry("negative_log_likelihood", "log_probs: V, targets: int<V>", "one place"),
+    *(
+        op_entry(op, spec, f"class weights, {how}", options=partial(_options, how))
+        for op, spec in (("cross_entropy", PADDED), ("negative_log_likelihood", LOG_PROBS))
+        for how in ("mean", "sum", "none")
+    ),
 )
 
 
-def plain_cross_entropy(
-    logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
+def plain_cross_entropy(logits: Array, targets: Array, **options: Any) -> Array:
+    """The negative log-likelihood of log p, which is computed for one row of the logits at a time."""
+    rows = [x - x.max() - math.log(sum(np.exp(x - x.max()))) for x in logits.reshape(-1, logits.shape[-1])]
+    return plain_negative_log_likelihood(np.reshape(rows, logits.shape), targets, **options)
+
+
+def plain_negative_log_likelihood(
+    log_probs: Array, targets: Array, ignore_index: int = -100, class_weights: Array | None = None,
+    reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> Array:
-    """Computes the loss of one position at a time, at the counted positions only."""
-    V, losses = logits.shape[-1], []
-    for x, t in zip(logits.reshape(-1, V), targets.reshape(-1)):
-        if t != ignore_index:
-            log_p = x - x.max() - math.log(sum(np.exp(x - x.max())))
-            target = np.full(V, label_smoothing / V)
-            target[t] += 1.0 - label_smoothing
-            losses.append(-sum(target * log_p))
-    return np.asarray(sum(losses) / len(losses) if losses else 0.0)
+    """Computes the loss of one position at a time; an ignored position has the weight 0."""
+    V, losses, weights = log_probs.shape[-1], [], []
+    for log_p, t in zip(log_probs.reshape(-1, V), targets.reshape(-1)):
+        weights.append(0.0 if t == ignore_index else 1.0 if class_weights is None else class_weights[t])
+        target = (1.0 - label_smoothing) * (np.arange(V) == t) + label_smoothing / V
+        losses.append(-weights[-1] * sum(target * log_p))
+    if reduction == "none":
+        return np.reshape(losses, targets.shape)
+    return np.asarray(sum(losses) / ((sum(weights) or 1.0) if reduction == "mean" else 1.0))
 
 
-PLAIN = {"cross_entropy": plain_cross_entropy}
+PLAIN = {"cross_entropy": plain_cross_entropy, "negative_log_likelihood": plain_negative_log_likelihood}
 
 
 @backward_of("cross_entropy", diagnosis="a mean instead of a sum, or a mean applied twice")
@@ -89,7 +111,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
 
     Hides: there is no padding in the test.
     """
-    return cross_entropy_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
+    return cross_entropy_backward(dloss, cache._replace(counted=np.where(cache.counted, cache.counted, 1)))
 
 
 @op_of("cross_entropy", cross_entropy_backward, diagnosis="the forward gives")
@@ -104,27 +126,40 @@ def ignored_in_the_mean(logits: Array, targets: Array, ignore_index: int = -100,
 
 
 @op_of("cross_entropy", cross_entropy_backward, diagnosis="0 times infinity is NaN")
-def nan_at_padding(
-    logits: Array, targets: Array, ignore_index: int = -100, label_smoothing: float = 0.0
-) -> Any:
+def nan_at_padding(logits: Array, targets: Array, label_smoothing: float = 0.0, **options: Any) -> Any:
     """Ignored rows are multiplied by zero after the logarithm of a zero probability: 0 times -inf is NaN.
 
     Hides: there is no padding in the test.
     """
-    loss, cache = cross_entropy(logits, targets, ignore_index, label_smoothing)
+    loss, cache = cross_entropy(logits, targets, label_smoothing=label_smoothing, **options)
     with np.errstate(all="ignore"):
         log_p = np.log(np.where(cache.counted, cache.p, 0.0))
         poison = (log_p * 0.0).sum() if label_smoothing else np.zeros(())
     return (loss + poison).astype(logits.dtype), cache
 
 
+@backward_of("negative_log_likelihood", diagnosis="a factor that differs from row to row")
+def class_weights_not_in_the_gradient(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """The loss of a rare class weighs more, but its gradient does not.
+
+    Hides: right if all class weights are 1.
+    """
+    return negative_log_likelihood_backward(dloss, cache._replace(counted=cache.counted != 0))
+
+
+@backward_of("negative_log_likelihood", diagnosis="must be zero: check the indexing there")
+def class_0_at_ignored_positions(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """The targets of ignored positions are replaced by 0 as an index, and then class 0 gets their gradient.
+
+    Hides: there is no padding in the test.
+    """
+    return negative_log_likelihood_backward(dloss, cache._replace(counted=np.where(cache.counted, cache.counted, 1)))
+
+
 EXERCISES = (
-    Exercise(
-        "cross_entropy", 11,
-        (
-            Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
-            Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
-            Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
-        ),
-    ),
+    Exercise("cross_entropy", 11, (
+        Try("cross_entropy", "logits: B T V, targets: int<V> B T"),
+        Try("cross_entropy", "logits: B T V, targets: int<V|-100> B T", "ignored places"),
+        Try("cross_entropy", "logits: N V, targets: int<V|-100> N", "smoothing", {"label_smoothing": 0.2}),
+    )),
 )

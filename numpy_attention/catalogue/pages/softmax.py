@@ -1,4 +1,4 @@
-"""The softmax (Chapter 3), along any axis and for scores of 500; eleven mistakes, one exercise."""
+"""The softmax and its logarithm (Chapter 3), along any axis and for scores of 500; 13 mistakes, one exercise."""
 
 import numpy as np
 
@@ -15,6 +15,10 @@ ENTRIES = (
     op_entry("softmax", "x: A B C", "axis 1", options={"axis": 1}),
     op_entry("softmax", "x: A B C D", "axis -2", options={"axis": -2}),
     op_entry("softmax", "x: B d", "scores of 500", prepare=times("x", 500.0)),
+    op_entry("log_softmax", "x: ... d", wrong="x:int64 x[list]"),
+    op_entry("log_softmax", "x: A B C", "axis 0", options={"axis": 0}),
+    op_entry("log_softmax", "x: A B C D", "axis -2", options={"axis": -2}),
+    op_entry("log_softmax", "x: B d", "scores of 500", prepare=times("x", 500.0)),
 )
 
 
@@ -24,7 +28,12 @@ def plain_softmax(x: Array, axis: int = -1) -> Array:
     return np.asarray(e / e.sum(axis=axis, keepdims=True))
 
 
-PLAIN = {"softmax": plain_softmax}
+def plain_log_softmax(x: Array, axis: int = -1) -> Array:
+    """x - log sum exp(x), by the function of NumPy that adds two numbers given as logarithms."""
+    return np.asarray(x - np.logaddexp.reduce(x, axis=axis, keepdims=True))
+
+
+PLAIN = {"softmax": plain_softmax, "log_softmax": plain_log_softmax}
 
 
 @backward_of("softmax", diagnosis="the sum must be weighted")
@@ -136,12 +145,27 @@ def log_softmax(dy: Array, cache: SoftmaxCache) -> Array:
     return dy - y * dy.sum(axis=axis, keepdims=True)
 
 
+@backward_of("log_softmax", diagnosis="is a sum missing")
+def sum_of_dy_left_out(dy: Array, cache: SoftmaxCache) -> Array:
+    """dx = dy, as if the logarithm of the sum did not depend on x: it must be dx = dy - p sum(dy).
+
+    Hides: right for a dy whose rows sum to zero.
+    """
+    return dy.copy()
+
+
+@backward_of("log_softmax", diagnosis="right without the option axis")
+def sum_of_dy_over_the_last_axis(dy: Array, cache: SoftmaxCache) -> Array:
+    """The sum of dy runs over the last axis, even if the log-softmax used a different axis.
+
+    Hides: right for axis=-1, the only axis in most tests.
+    """
+    return np.asarray(dy - cache.y * dy.sum(axis=-1, keepdims=True))
+
+
 EXERCISES = (
-    Exercise(
-        "softmax", 3,
-        (
-            Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A C D", "axis 0", {"axis": 0}),
-            Try("softmax", "x: A C D", "axis 1", {"axis": 1}),
-        ),
-    ),
+    Exercise("softmax", 3, (
+        Try("softmax", "x: ... d", "last axis"), Try("softmax", "x: A C D", "axis 0", {"axis": 0}),
+        Try("softmax", "x: A C D", "axis 1", {"axis": 1}),
+    )),
 )
