@@ -34,12 +34,15 @@ the same head of v. Each key is compared with the queries of all G heads. For th
 with G times as many queries. So we put the queries of the G heads one below the other, in one axis of length G * T_q.
 The shape is (H_kv, G T_q, d_k), where H_kv is the number of heads of k. Then every formula above is still right. In dk
 and dv, the sum over all queries now covers the queries of all G heads.
+
+Two options change line one or line two: softcap limits the scores before the bias is added, and a sink takes a part of
+the weights. The continuation of this chapter derives both.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +56,8 @@ from numpy_attention.errors import (
 )
 from numpy_attention.ops.dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
+from numpy_attention.ops.scores import check_sink, sink_gradient, softcap_backward, softmax_with_sink
+from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import sum_to_shape
 
@@ -73,6 +78,8 @@ class AttentionCache(NamedTuple):
     dropout: DropoutCache
     scale: float
     bias_shape: tuple[int, ...] | None
+    softcap_slope: np.ndarray | None = None  # (..., H_q, T_q, T_k), as the next field None if the option is off
+    sink_weight: np.ndarray | None = None  # (..., H_q, T_q, 1), the part of a row that the sink takes
 
 
 def scaled_dot_product_attention(
@@ -84,14 +91,17 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
+    softcap: float | None = None,
+    sink: np.ndarray | None = None,
 ) -> tuple[np.ndarray, AttentionCache]:
     """For each query, average the values, weighted by how well their keys match the query.
 
-    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given
+    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given. softcap=c
+    limits the scores before the bias, to c tanh(scale q k^T / c). With a sink the softmax is `softmax_with_sink`.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
     Any number of leading axes works, even zero: (T, d). If q has four or more axes, H_kv may be a divisor of H_q.
-    mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k).
+    mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k). sink is (H_q,).
     The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
 
     Units: scores and bias in nats.
@@ -105,35 +115,39 @@ def scaled_dot_product_attention(
     >>> y, cache.weights
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
     """
-    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
+    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale, softcap, sink)
     # a Python float: with a scale of type np.float64, float32 scores would become float64
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     scores_shape = (*q.shape[:-1], k.shape[-2])
 
     scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
     scores = scores.reshape(scores_shape)  # (..., H_q, T_q, T_k)
+    slope = sink_weight = None
+    if softcap is not None:
+        scores, slope = limit(scores, softcap)
     if bias is not None:
         scores += bias
     if mask is not None:
         np.copyto(scores, -np.inf, where=~mask)
-    weights, _ = softmax(scores, out=scores)  # the scores are not needed again
+    if sink is None:
+        weights, _ = softmax(scores, out=scores)  # the scores are not needed again
+    else:
+        weights, (_, sink_weight) = softmax_with_sink(scores, sink)
     dropped, dropout_cache = drop(weights, dropout, rng)
     y = fold_heads(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
 
     bias_shape = None if bias is None else bias.shape
-    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
+    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, sink_weight)
     return y.reshape(*q.shape[:-1], v.shape[-1]), cache
 
 
-def scaled_dot_product_attention_backward(
-    dy: np.ndarray, cache: AttentionCache
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+def scaled_dot_product_attention_backward(dy: np.ndarray, cache: AttentionCache) -> tuple[Any, ...]:
     """Gradients of `scaled_dot_product_attention`; the derivation is at the top of this chapter.
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv with the shapes of q, k, v;
-    dbias with the shape of bias, or None if there was no bias
+    dbias with the shape of bias, or None if there was no bias; if there was a sink, also dsink (H_q,)
     """
-    q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
+    q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, sink_weight = cache
     expected = (*q.shape[:-1], v.shape[-1])
     require_cotangent("scaled_dot_product_attention_backward", "dy", dy, expected, q.dtype)
     dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
@@ -145,17 +159,21 @@ def scaled_dot_product_attention_backward(
     # dropped = dropout(weights)
     dweights = dropout_backward(ddropped, dropout_cache)
 
-    # weights = softmax(scores)
+    # weights = softmax(scores), where the sink, if there is one, is one more column of scores
+    dsink = None if sink_weight is None else sink_gradient(dweights, weights, sink_weight)
     dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in place
 
-    # scores = scale * q @ k^T + bias
+    # scores = softcap(scale * q @ k^T) + bias
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
+    if slope is not None:
+        dscores = softcap_backward(dscores, slope)
     dscores_folded = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
     dq *= scale
     dk = dscores_folded.swapaxes(-1, -2) @ fold_heads(q, k)  # (..., H_kv, T_k, d_k)
     dk *= scale
-    return dq.reshape(q.shape), dk, dv, dbias
+    gradients = dq.reshape(q.shape), dk, dv, dbias
+    return gradients if dsink is None else (*gradients, dsink)
 
 
 def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
@@ -177,6 +195,8 @@ def check_attention_arguments(
     mask: np.ndarray | None = None,
     bias: np.ndarray | None = None,
     scale: float | None = None,
+    softcap: float | None = None,
+    sink: np.ndarray | None = None,
 ) -> None:
     """Check the arguments of both forms of attention (Chapters 6 and 12); each error suggests a likely fix.
 
@@ -186,6 +206,7 @@ def check_attention_arguments(
         k (..., H_kv, T_k, d_k)        k and v have the same T_k: a value belongs to its key
         v (..., H_kv, T_k, d_v)        "..." is the same in all three; H_kv is H_q or a divisor of H_q
         mask, bias                     broadcastable to (..., H_q, T_q, T_k)
+        sink (H_q,)
 
     Raises: ValueError for shapes that do not fit; TypeError if the arrays are not floats of one dtype, or the
     mask is not boolean.
@@ -195,6 +216,8 @@ def check_attention_arguments(
         raise shape_error(op, "q", "(..., T_q, d_k) with d_k at least 1", q.shape)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
+    if softcap is not None:
+        require_number(op, "softcap", softcap, above=0, fix="None turns softcap off")
     d_k = q.shape[-1]
     if k.ndim != q.ndim or k.shape[-1] != d_k:
         transposed = k.ndim == q.ndim and k.shape[-2] == d_k
@@ -214,6 +237,9 @@ def check_attention_arguments(
         _check_broadcast(op, "mask", mask, scores_shape)
     if bias is not None:
         _check_broadcast(op, "bias", bias, scores_shape)
+    if sink is not None:
+        require_float(op, q=q, sink=sink)
+        check_sink(op, sink, q, "q")
 
 
 def _check_grouped_heads(op: str, q: np.ndarray, k: np.ndarray) -> None:

@@ -46,16 +46,19 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
     return np.arange(T_k, like=like) <= query_position  # (T_q, T_k)
 
 
-def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: np.ndarray | None = None) -> np.ndarray:
-    """Let every position look at itself and the `window - 1` positions before it.
+def sliding_window_mask(
+    T_q: int, window: int, T_k: int | None = None, ahead: int = 0, *, like: np.ndarray | None = None
+) -> np.ndarray:
+    """Let every position look at itself, at the `window - 1` positions before it, and at `ahead` positions after it.
 
-    Formula: mask_ij = [i' - window < j <= i'] with i' = i + T_k - T_q
+    Formula: mask_ij = [i' - window < j <= i' + ahead] with i' = i + T_k - T_q
 
     Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. The mask is on the device of the array `like`.
 
-    Units: `window` counts keys, including the key at the query's own position.
+    Units: `window` counts keys, including the key at the query's own position. `ahead` counts later keys; with 0 no
+    position sees a later one, as a decoder needs.
 
-    Raises: ValueError for a window below 1 or a negative length.
+    Raises: ValueError for a window below 1, or a negative length or `ahead`.
 
     Source: Beltagy, Peters, Cohan, Longformer (2020), section 3.1; causal as in Jiang et al., Mistral 7B (2023).
 
@@ -67,9 +70,11 @@ def sliding_window_mask(T_q: int, window: int, T_k: int | None = None, *, like: 
     """
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
     window = require_size("sliding_window_mask", "window", window, fix="with a window of 1 a position sees only itself")
+    ahead = require_size("sliding_window_mask", "ahead", ahead, at_least=0)
     query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
     too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
-    return causal_mask(T_q, T_k, like=like) & ~too_old
+    too_new = np.arange(T_k, like=like) > query_position + min(ahead, T_q)  # (T_q, T_k)
+    return ~(too_old | too_new)
 
 
 def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:

@@ -30,18 +30,30 @@ number of the dtype, so in the backward the weights exp(-inf - L) are 0 as well.
 
 After the softmax, dropout multiplies each weight by a factor f_ij, which is 0 or 1 / (1 - rate). So l sums the weights
 without f_ij, and a sums them with f_ij. In the backward dw_ij = f_ij (dy_i . v_j). The row sum is still dy_i . y_i,
-because y contains the same factors. The appendix explains which tiles exist, and how a band and dropout act on a tile.
-Models attend in tiles if the text is long (Chapter 21, appendix).
+because y contains the same factors.
+
+Softcap changes the scores of a tile, as in Chapter 6. A sink is a key without a value that comes before the first tile:
+m starts at the score of the sink, and l at exp(0) = 1. So L and the weights include the sink, and the gradients of q, k
+and v need no other change. The weight of the sink is p_i = exp(sink - L_i). Its price is 0, so
+
+    dsink = sum_i p_i (0 - D_i)
+
+Without a sink, m starts at the lowest number and l at 0, as if the sink were -inf.
+
+The appendix explains which tiles exist, and how a band and dropout act on a tile. Models attend in tiles if the text is
+long (Chapter 21, appendix).
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.dropout import check_rate
+from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
+from numpy_attention.ops.scores import softcap_backward, sum_to_heads
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
 from numpy_attention.ops.tiles import (
     Band,
@@ -70,6 +82,8 @@ class TiledAttentionCache(NamedTuple):
     scale: float
     tile: TileSize
     dropout: TileDropout
+    softcap: float | None
+    sink: np.ndarray | None  # (H_q,)
 
 
 def tiled_attention(
@@ -84,22 +98,26 @@ def tiled_attention(
     slopes: np.ndarray | None = None,
     dropout: float = 0.0,
     rng: np.random.Generator | None = None,
+    softcap: float | None = None,
+    sink: np.ndarray | None = None,
+    ahead: int | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 
     Formula: y = softmax(scale q k^T + bias) v, with the scores of hidden pairs set to -inf. causal=True hides the
-    same pairs as `causal_mask(T_q, T_k)`; causal=True with a window hides the same pairs as
-    `sliding_window_mask(T_q, window, T_k)`. bias = -slopes * distance as in `alibi_bias`. These masks and this bias are
-    never built as arrays.
+    same pairs as `causal_mask(T_q, T_k)`; a window hides the same pairs as
+    `sliding_window_mask(T_q, window, T_k, ahead)`, where causal=True means ahead = 0. bias = -slopes * distance as in
+    `alibi_bias`. These masks and this bias are never built as arrays. softcap and sink are as in Chapter 6.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
-    mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
+    mask (bool) broadcastable to (..., H_q, T_q, T_k); sink (H_q,); slopes (H_q,), a constant without a gradient
 
     Units: a tile has block_size queries and block_size keys; the default is the fastest shape. window counts keys,
-    including the key at the query's own position. dropout is the share of weights to drop (with an rng).
+    including the key at the query's own position; ahead counts later keys. dropout is the share of weights to drop
+    (with an rng).
 
-    Raises: ValueError when shapes do not fit, for sizes below 1, a rate outside [0, 1) or a window without causal;
-    TypeError for dtypes other than float32 and float64 (mask: bool).
+    Raises: ValueError when shapes do not fit, for sizes below 1, a rate outside [0, 1) or a window without causal and
+    ahead; TypeError for dtypes other than float32 and float64 (mask: bool).
 
     Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
     algorithms 1 and 4; dropout by counters: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
@@ -110,27 +128,32 @@ def tiled_attention(
     >>> bool(np.allclose(y[0], v[0]))  # the first query sees the first key only
     True
     """
-    _check_tiled(q, k, v, mask, Band(causal, window, slopes), scale, block_size)
-    band = Band(causal, window if window is None else int(window), slopes)
+    _check_tiled(q, k, v, mask, Band(causal, window, slopes, ahead), scale, block_size, softcap, sink)
+    band = Band(causal, window if window is None else int(window), slopes, ahead if ahead is None else int(ahead))
     check_rate("tiled_attention", "dropout", dropout, rng)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    tile = tile_size(block_size, k.shape[-2], causal)
+    tile = tile_size(block_size, k.shape[-2], causal or ahead is not None)
     drop = draw_dropout(dropout, rng)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
     T_q, T_k = q.shape[-2], k.shape[-2]
     y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
-    L = np.empty_like(q, shape=(*qg.shape[:3], 1))
+    L = np.full_like(q, -np.inf, shape=(*qg.shape[:3], 1))
+    if sink is not None:
+        L[...] = np.broadcast_to(sink, q.shape[:-2]).reshape(*qg.shape[:2], 1, 1)
     lowest = float(np.finfo(q.dtype).min)
 
     def forward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
-            m = np.full_like(q_tile[..., :1], lowest)  # (n, G t_q, 1)
-            total = np.zeros_like(m)
+            first = fold_heads(L[heads, :, rows], kg[heads])  # the score of the sink, or -inf: (n, G t_q, 1)
+            m = np.maximum(first, lowest)
+            total = np.exp(first - m)  # 1, or 0 without a sink
             a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
+                if softcap is not None:
+                    s, _ = limit(s, softcap)
                 pairs.apply_band(s, heads, rows, columns)
                 new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
                 s -= new_m
@@ -151,15 +174,15 @@ def tiled_attention(
 
     share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop)
+    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop, softcap, sink)
 
 
-def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[Any, ...]:
     """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), D = rowsum(dy y); w is recomputed from L.
 
-    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
+    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; if there was a sink, also dsink (H_q,)
     """
-    q, k, v, mask, y, L, band, scale, tile, drop = cache
+    q, k, v, mask, y, L, band, scale, tile, drop, softcap, sink = cache
     require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
     qg, kg, vg = _group(q, k, v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
@@ -178,6 +201,8 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             for columns in key_tiles(rows, T_q, T_k, tile, band):
                 k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
                 s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
+                if softcap is not None:
+                    s, slope = limit(s, softcap)
                 pairs.apply_band(s, heads, rows, columns)
                 s -= L_tile
                 w = np.exp(s, out=s)
@@ -193,14 +218,21 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
                 # w = softmax(s)
                 ds -= D_tile
                 ds *= w
-                # s = scale * q @ k^T
+                # s = softcap(scale * q @ k^T)
+                if softcap is not None:
+                    ds = softcap_backward(ds, slope)
                 dq_tile += ds @ k_tile
                 dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
             dq_tile *= scale
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
     share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
-    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+    gradients = dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+    if sink is None:
+        return gradients
+    # w, p = softmax([s, sink])
+    p = np.exp(sink[:, None, None] - L.reshape(*q.shape[:-1], 1))  # (..., H_q, T_q, 1)
+    return *gradients, sum_to_heads(-p * D.reshape(p.shape))
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
@@ -223,6 +255,8 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     qg, kg, _ = _group(q, k, cache.v)
     everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
+    if cache.softcap is not None:
+        s, _ = limit(s, cache.softcap)
     Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).apply_band(s, *everything)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
@@ -237,18 +271,23 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
 
 def _check_tiled(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band,
-    scale: float | None, block_size: int | None,
+    scale: float | None, block_size: int | None, softcap: float | None, sink: np.ndarray | None,
 ) -> None:
     op = "tiled_attention"
-    check_attention_arguments(op, q, k, v, mask, scale=scale)
+    check_attention_arguments(op, q, k, v, mask, None, scale, softcap, sink)
     if q.dtype == np.float16:
         raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
     if block_size is not None:
         require_size(op, "block_size", block_size)
     if band.window is not None:
         require_size(op, "window", band.window, fix="with a window of 1 a position sees only itself")
-    if band.window is not None and not band.causal:
-        raise value_error(op, "causal", "True with a window", band.causal, "a window contains no later keys")
+    if band.ahead is not None:
+        require_size(op, "ahead", band.ahead, at_least=0)
+    if band.causal and band.ahead:
+        raise value_error(op, "ahead", "0 or None with causal=True", band.ahead, "a causal query sees no later keys")
+    if band.window is not None and band.ahead is None and not band.causal:
+        fix = "how many later keys does a query see? causal=True means none"
+        raise value_error(op, "ahead", "a number with a window", band.ahead, fix)
     if band.slopes is not None:
         require_float(op, slopes=band.slopes)
         if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):

@@ -2,14 +2,15 @@
 
 If the positions alone decide which pairs are visible, no T x T mask is needed. Let p = i + T_k - T_q be the position of
 query i among the keys. (The last query and the last key have the same position, as in Chapters 4 and 8.) A Band has
-three fields:
+four fields:
 
     causal     key j is visible if j <= p
+    ahead      key j is visible if j <= p + ahead: the window of an encoder. causal is the case ahead = 0
     window     key j must also have j > p - window, so the number of tiles grows with T, not with T^2
     slopes     each score of head h is lowered by slope_h times the distance of j from p (ALiBi, Chapter 8)
 
-All three are applied to one tile at a time. With a window, the tiles of keys begin at the first key that a query of the
-current tile sees.
+All four are applied to one tile at a time. With a window, the tiles of keys begin at the first key that a query of the
+current tile sees, and end at the last one.
 
 In the backward, dropout needs the random numbers of the forward. They are not stored but drawn again. The n-th number
 of the generator Philox is a function of n and of an integer, the Philox key (not a key of attention). Earlier numbers
@@ -18,6 +19,7 @@ begin. So neither the order of the tiles nor the thread that computes a tile cha
 """
 
 import math
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -33,15 +35,22 @@ class Band(NamedTuple):
 
     Shapes: slopes (H_q,) or None; it is a constant and gets no gradient
 
-    Units: window counts keys, including the key at the query's own position; slopes in nats per token.
+    Units: window counts keys, including the key at the query's own position; ahead counts later keys; slopes in nats
+    per token.
 
-    >>> Band(causal=True, window=128)
-    Band(causal=True, window=128, slopes=None)
+    >>> Band(window=128, ahead=127).last_ahead, Band(causal=True).last_ahead
+    (127, 0)
     """
 
     causal: bool = False
-    window: int | None = None  # only with causal
+    window: int | None = None  # only with causal or ahead
     slopes: np.ndarray | None = None
+    ahead: int | None = None
+
+    @property
+    def last_ahead(self) -> int:
+        """How many keys after its own position a query sees; without a limit, the largest integer."""
+        return 0 if self.causal else sys.maxsize if self.ahead is None else self.ahead
 
 
 class TileSize(NamedTuple):
@@ -80,9 +89,8 @@ def query_tiles(T_q: int, tile: TileSize) -> Iterator[slice]:
 
 def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> Iterator[slice]:
     """The tiles of keys for the queries in `rows`, without tiles that none of these queries may see."""
-    first, end = 0, T_k
-    if band.causal:
-        end = min(T_k, rows.stop + T_k - T_q)  # the last query of the tile has the position of key end - 1
+    first = 0
+    end = min(T_k, rows.stop + T_k - T_q + band.last_ahead)  # the last query of the tile sees key end - 1
     if band.window is not None:
         first = max(0, rows.start + T_k - T_q - band.window + 1)  # the farthest key that the first query sees
     for column in range(first, end, tile.keys):
@@ -115,9 +123,9 @@ class Pairs:
         Shapes: s (n, G t_q, t_k), changed in place
         """
         s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
-        causal, window, _ = self.band
+        window, last_ahead = self.band.window, self.band.last_ahead
         nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
-        ahead = causal and columns.stop - 1 > nearest  # otherwise the whole tile is in the past
+        ahead = columns.stop - 1 > nearest + last_ahead  # otherwise no key is too far ahead
         behind = window is not None and columns.start <= farthest - window  # otherwise the tile is in every window
         if ahead or behind or self.slopes is not None:
             positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
@@ -125,7 +133,7 @@ class Pairs:
             if self.slopes is not None:
                 s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
             if ahead:
-                np.copyto(s, -np.inf, where=distance < 0)
+                np.copyto(s, -np.inf, where=distance < -last_ahead)
             if behind:
                 np.copyto(s, -np.inf, where=distance >= window)
         if self.mask is not None:

@@ -28,6 +28,15 @@ def test_window_includes_own_position_and_stops_at_the_first_key(T_k: int) -> No
         assert not (mask & ~na.causal_mask(6, T_k)).any()
 
 
+@pytest.mark.parametrize(("window", "ahead"), [(1, 0), (1, 2), (3, 1), (20, 20), (2**70, 2**70)])
+@pytest.mark.parametrize(("T_q", "T_k"), [(6, 6), (4, 9), (9, 4)])
+def test_window_in_both_directions_hides_far_keys(T_q: int, T_k: int, window: int, ahead: int) -> None:
+    mask = na.sliding_window_mask(T_q, window, T_k, ahead)
+    for i in range(T_q):
+        p = i + T_k - T_q
+        assert mask[i].tolist() == [p - window < j <= p + ahead for j in range(T_k)]
+
+
 def test_padding_mask_hides_keys_in_every_row_and_head(rng: np.random.Generator) -> None:
     lengths = np.array([2, 0, 5])
     mask = na.padding_mask(lengths, 5)
@@ -51,6 +60,7 @@ def test_each_adapter_converts_to_the_same_mask(rng: np.random.Generator) -> Non
     (lambda: na.causal_mask(-1), r"causal_mask: T_q must be at least 0, got -1"),
     (lambda: na.sliding_window_mask(3, 2, -4), r"sliding_window_mask: T_k must be at least 0, got -4"),
     (lambda: na.sliding_window_mask(3, 0), "window must be at least 1, got 0"),
+    (lambda: na.sliding_window_mask(3, 2, 3, -1), "ahead must be at least 0, got -1"),
     (lambda: na.padding_mask(np.array([4]), 3), r"lengths must be integers in \[0, 4\), got 4; is T = 3 the padded"),
     (lambda: na.padding_mask(np.array([-1]), 3), r"lengths must be integers in \[0, 4\), got -1"),
     (lambda: na.padding_mask(np.array([[1]]), 3), r"\(B,\), one length for each sequence, got \(1, 1\)"),
@@ -58,8 +68,8 @@ def test_each_adapter_converts_to_the_same_mask(rng: np.random.Generator) -> Non
     (lambda: na.mask_from_additive(np.array([0.0, -3.0])), "numbers in between are a bias"),
     (lambda: na.mask_from_additive(np.array([0.0, 1e9])), "additive must be made of 0 and numbers of -1e4 or below"),
 ], ids=[
-    "causal of -1", "window with T_k -4", "window of 0", "length 4 of 3", "length -1", "lengths of two axes",
-    "a 2 among 0 and 1", "a bias of -3", "plus for minus",
+    "causal of -1", "window with T_k -4", "window of 0", "ahead of -1", "length 4 of 3", "length -1",
+    "lengths of two axes", "a 2 among 0 and 1", "a bias of -3", "plus for minus",
 ])
 def test_refuses_invalid_mask_arguments(call: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -159,13 +159,15 @@ def keep_mask_of(cache: Any) -> np.ndarray:
 @settings(max_examples=150, deadline=None, database=None)
 @given(
     seed=st.integers(0, 2**16), T_q=st.integers(1, 13), T_k=st.integers(1, 13), groups=st.sampled_from([1, 2, 3]),
-    block_size=st.integers(1, 14), window=st.sampled_from([None, 1, 2, 3, 7, 40]), causal=st.booleans(),
-    alibi=st.booleans(), dropout=st.sampled_from([0.0, 0.4]), masked=st.sampled_from(["", "pairs", "keys", "heads"]),
+    block_size=st.integers(1, 14), window=st.sampled_from([None, 1, 2, 3, 7, 40]),
+    ahead=st.sampled_from([None, 0, 1, 2, 5, 40]), causal=st.booleans(), alibi=st.booleans(),
+    dropout=st.sampled_from([0.0, 0.4]), masked=st.sampled_from(["", "pairs", "keys", "heads"]),
+    softcap=st.sampled_from([None, 0.7, 50.0]), sink=st.sampled_from([None, 0.0, 300.0, -300.0]),
     elements=st.sampled_from([1, 60, 2**17]),
 )
 def test_all_options_together_equal_chapter_6_with_mask_and_bias(
-    seed: int, T_q: int, T_k: int, groups: int, block_size: int, window: int | None, causal: bool, alibi: bool,
-    dropout: float, masked: str, elements: int
+    seed: int, T_q: int, T_k: int, groups: int, block_size: int, window: int | None, ahead: int | None, causal: bool,
+    alibi: bool, dropout: float, masked: str, softcap: float | None, sink: float | None, elements: int
 ) -> None:
     rng = np.random.default_rng(seed)
     q, k, v, dy = draw(rng, T_q, T_k, H // groups)
@@ -173,13 +175,16 @@ def test_all_options_together_equal_chapter_6_with_mask_and_bias(
     mask = rng.random(shapes[masked]) < 0.6 if masked else None
     if mask is not None:
         mask[..., rng.integers(mask.shape[-2]), :] = False  # a query that may look at nothing
-    causal = causal or window is not None
+    causal = causal or (window is not None and ahead is None)
+    ahead = None if causal else ahead
     slopes = na.alibi_slopes(H) if alibi else None
+    sinks = None if sink is None else sink + rng.standard_normal(H)
     before = tiles.TILE_ELEMENTS
     try:
         tiles.TILE_ELEMENTS = elements
         y, cache = na.tiled_attention(
-            q, k, v, mask, causal, block_size=block_size, window=window, slopes=slopes, dropout=dropout, rng=rng
+            q, k, v, mask, causal, block_size=block_size, window=window, slopes=slopes, dropout=dropout, rng=rng,
+            softcap=softcap, sink=sinks, ahead=ahead
         )
         grads = na.tiled_attention_backward(dy, cache)
         keep_mask = keep_mask_of(cache) if dropout else None
@@ -187,13 +192,14 @@ def test_all_options_together_equal_chapter_6_with_mask_and_bias(
         tiles.TILE_ELEMENTS = before
 
     seen = np.ones((T_q, T_k), bool)
-    if causal:
-        seen = na.causal_mask(T_q, T_k) if window is None else na.sliding_window_mask(T_q, window, T_k)
+    if causal or ahead is not None:
+        seen = na.sliding_window_mask(T_q, window or T_q + T_k, T_k, ahead or 0)
     dense_y, dense_cache = na.scaled_dot_product_attention(
         q, k, v, seen if mask is None else seen & mask, na.alibi_bias(H, T_q, T_k, np.float64) if alibi else None,
-        dropout=dropout, rng=None if keep_mask is None else GivenMask(keep_mask)
+        dropout=dropout, rng=None if keep_mask is None else GivenMask(keep_mask), softcap=softcap, sink=sinks
     )
-    dense_grads = na.scaled_dot_product_attention_backward(dy, dense_cache)[:3]
+    dq, dk, dv, _, *dsink = na.scaled_dot_product_attention_backward(dy, dense_cache)
+    dense_grads = dq, dk, dv, *dsink
     for found, expected in zip((y, *grads), (dense_y, *dense_grads), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(na.tiled_attention_weights(cache), dense_cache.weights, rtol=1e-12, atol=1e-14)
@@ -237,7 +243,11 @@ def test_refuses_invalid_options_by_name() -> None:
     q = np.ones((2, 3, 4))
     for options, words in (
         ({"window": 0, "causal": True}, "window must be at least 1, got 0"),
-        ({"window": 2}, "causal must be True with a window, got False"),
+        ({"window": 2}, "ahead must be a number with a window, got None; how many later keys does a query see"),
+        ({"window": 2, "ahead": -1}, "ahead must be at least 0, got -1"),
+        ({"ahead": 1, "causal": True}, "ahead must be 0 or None with causal=True, got 1"),
+        ({"softcap": 0.0}, "softcap must be above 0 and finite, got 0.0"),
+        ({"sink": np.ones(3)}, r"sink must be \(H,\), one number for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),
     ):

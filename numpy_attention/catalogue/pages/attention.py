@@ -66,12 +66,20 @@ ENTRIES = (
     _entry(GROUPED + GROUPS, "grouped heads", at_least={"G": 2, "H_kv": 2}, wrong="k+1 v+1 q:float32"),
     _entry(GROUPED + ", mask: bool B 1 T_q T_k, bias: H_q T_q T_k" + GROUPS, "grouped heads, mask and bias"),
     _entry(GROUPED + ", mask: bool B H_q T_q T_k" + GROUPS, "grouped heads, mask and dropout", options=dropped(0.3)),
+    _entry(QKV + ", mask: bool T_q T_k, bias: H T_q T_k", "softcap, mask and bias", options={"softcap": 1.5}),
+    _entry(QKV + ", sink: H", "sink", wrong="sink+0 sink:float32 sink[more]"),
+    _entry(QKV + ", mask: bool T_q T_k, sink: H", "sink, all keys hidden", prepare=_all_keys_hidden),
+    _entry(
+        GROUPED + ", mask: bool B 1 T_q T_k, bias: H_q T_q T_k, sink: H_q" + GROUPS, "all at once",
+        options=lambda _: {"softcap": 1.5, "dropout": 0.3, "rng": generator()},
+    ),
 )
 
 
 def plain_attention(
     q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, scale: float | None = None,
-    causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0, **_: Any,
+    causal: bool = False, window: int | None = None, slopes: Array | None = None, dropout: float = 0.0,
+    softcap: float | None = None, sink: Array | None = None, ahead: int | None = None, **_: Any,
 ) -> Array | None:
     """Computes one query at a time, over the visible keys of this query; returns None with dropout."""
     if dropout:
@@ -82,8 +90,8 @@ def plain_attention(
     shape = (*q.shape[:-1], T_k)
     seen = np.broadcast_to(np.ones((), bool) if mask is None else mask, shape)
     added = np.broadcast_to(np.zeros(()) if bias is None else bias, shape)
-    if causal:
-        seen = seen & np.tri(T_q, T_k, T_k - T_q, dtype=bool)
+    if causal or ahead is not None:
+        seen = seen & np.tri(T_q, T_k, T_k - T_q + (ahead or 0), dtype=bool)
     if window is not None:
         seen = seen & ~np.tri(T_q, T_k, T_k - T_q - window, dtype=bool)
     if slopes is not None:
@@ -94,7 +102,9 @@ def plain_attention(
         keys = np.flatnonzero(seen[place])
         if len(keys):
             scores = k[tuple(lead)][keys] @ q[place] * (q.shape[-1] ** -0.5 if scale is None else scale)
-            y[place] = plain_softmax(scores + added[place][keys]) @ v[tuple(lead)][keys]
+            scores = (scores if softcap is None else softcap * np.tanh(scores / softcap)) + added[place][keys]
+            scores = np.append(scores, -np.inf if sink is None else sink[lead[-1]])  # one more key, with a value of 0
+            y[place] = plain_softmax(scores)[:-1] @ v[tuple(lead)][keys]
     return y
 
 
@@ -116,8 +126,8 @@ def scale_left_out(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: the direction is right, and the learning rate absorbs the factor.
     """
-    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
-    return dq / cache.scale, dk / cache.scale, dv, dbias
+    dq, dk, *others = scaled_dot_product_attention_backward(dy, cache)
+    return dq / cache.scale, dk / cache.scale, *others
 
 
 @backward_of(ATTENTION, diagnosis="is the scale 1/sqrt(d) applied twice")
@@ -126,8 +136,8 @@ def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: the direction is right, and the learning rate absorbs the factor.
     """
-    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
-    return dq * cache.scale, dk * cache.scale, dv, dbias
+    dq, dk, *others = scaled_dot_product_attention_backward(dy, cache)
+    return dq * cache.scale, dk * cache.scale, *others
 
 
 def _with_bias(
@@ -196,15 +206,15 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: right for a batch of one, or for a bias of full shape.
     """
-    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    dq, dk, dv, dbias, *dsink = scaled_dot_product_attention_backward(dy, cache)
     if dbias is None:
-        return dq, dk, dv, None
+        return dq, dk, dv, None, *dsink
     full = scaled_dot_product_attention_backward(dy, cache._replace(bias_shape=cache.weights.shape))[3]
     assert full is not None
     for axis, size in enumerate((1,) * (full.ndim - dbias.ndim) + dbias.shape):
         if size == 1:
             full = np.take(full, [0], axis=axis)
-    return dq, dk, dv, full.reshape(dbias.shape)
+    return dq, dk, dv, full.reshape(dbias.shape), *dsink
 
 
 @backward_of(ATTENTION, diagnosis="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
@@ -213,15 +223,15 @@ def first_head_of_the_group(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: right if every query head has its own keys.
     """
-    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    dq, dk, dv, dbias, *dsink = scaled_dot_product_attention_backward(dy, cache)
     q, k = cache.q, cache.k
     if q.shape[:-2] == k.shape[:-2]:
-        return dq, dk, dv, dbias
+        return dq, dk, dv, dbias, *dsink
     first = np.zeros_like(dy)
     group = q.shape[-3] // k.shape[-3]
     first[..., ::group, :, :] = dy[..., ::group, :, :]
-    _, dk, dv, _ = scaled_dot_product_attention_backward(first, cache)
-    return dq, dk, dv, dbias
+    _, dk, dv, *_ = scaled_dot_product_attention_backward(first, cache)
+    return dq, dk, dv, dbias, *dsink
 
 
 @backward_of(ATTENTION)
@@ -230,8 +240,8 @@ def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: the direction is right; for d_k = 1 everything is right.
     """
-    dq, dk, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
-    return dq / cache.scale**2, dk / cache.scale**2, dv, dbias
+    dq, dk, *others = scaled_dot_product_attention_backward(dy, cache)
+    return dq / cache.scale**2, dk / cache.scale**2, *others
 
 
 def _scores(q: Array, k: Array) -> Array:

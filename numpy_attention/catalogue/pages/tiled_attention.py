@@ -16,6 +16,7 @@ from numpy_attention.ops.tiles import Band, TileDropout, key_tiles, query_tiles
 CHAPTER = 12
 
 SQUARE = "q: B H T d_k, k: B H T d_k, v: B H T d_v"
+NO_BATCH = "q: H T_q d_k, k: H T_k d_k, v: H T_k d_v"
 
 
 def _entry(
@@ -33,7 +34,9 @@ def _entry(
 ENTRIES = (
     _entry(QKV, "one tile", wrong=REFUSED),
     _entry(QKV, "tiles of 2", block_size=2),
+    _entry(NO_BATCH + ", sink: H", "softcap, sink, no batch", "sink+0 sink:float32", block_size=2, softcap=0.8),
     _entry(QKV + ", mask: bool T_q T_k", "mask, tiles of 1", block_size=1, wrong="mask+0 mask:int64"),
+    _entry(SQUARE, "window in both directions, tiles of 2", block_size=2, window=2, ahead=1),
     _entry(QKV + ", mask: bool B H T_q T_k", "mask of each head, tiles of 3", block_size=3),
     _entry(QKV, "causal, tiles of 2", block_size=2, causal=True),
     _entry(SQUARE, "causal square, tiles of 3", block_size=3, causal=True),
@@ -52,6 +55,10 @@ ENTRIES = (
     _entry(
         GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", alibi=True, dropout=0.3,
         block_size=2, causal=True, window=3
+    ),
+    _entry(
+        GROUPED + ", mask: bool B 1 T_q T_k, sink: H_q" + GROUPS, "grouped heads, softcap, sink, window", alibi=True,
+        dropout=0.3, block_size=2, window=2, ahead=2, softcap=1.5
     ),
 )
 
@@ -129,6 +136,30 @@ def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(slopes=None)))
 
 
+@backward_of("tiled_attention", diagnosis="a factor that differs from row to row, such as 1/length or 1/sum")
+def sink_left_out_of_L(dy: Array, cache: TiledAttentionCache) -> Any:
+    """L is the log of the sum without the sink, so the recomputed weights sum to one instead of 1 - p.
+
+    Hides: y is right, because the forward includes the sink; right without a sink, or if the sink is far below L.
+    """
+    if cache.sink is None:
+        return tiled_attention_backward(dy, cache)
+    L = cache.L.reshape(*cache.q.shape[:-1], 1)
+    p = np.minimum(np.exp(cache.sink[:, None, None] - L), 1 - np.finfo(L.dtype).eps)  # the weight of the sink
+    return tiled_attention_backward(dy, cache._replace(L=(L + np.log1p(-p)).reshape(cache.L.shape)))
+
+
+@backward_of("tiled_attention", diagnosis="with place 2, but the forward does not")
+def window_one_key_too_long(dy: Array, cache: TiledAttentionCache) -> Any:
+    """The backward lets a query see one more key ahead than the forward, as if `ahead` did not count the last key.
+
+    Hides: right for causal windows, and every row differs in one key only.
+    """
+    if cache.band.ahead is not None:
+        cache = cache._replace(band=cache.band._replace(ahead=cache.band.ahead + 1))
+    return tiled_attention_backward(dy, cache)
+
+
 def no_square_array(module: Any) -> None:
     """Checks that forward and backward of 1200 tokens in tiles of 60 need much less memory than a 1200 x 1200 array."""
     rng = np.random.default_rng(0)
@@ -149,6 +180,6 @@ EXERCISES = (
             Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
         ),
         memory=no_square_array,
-        leave_out=("dropout_of_another_tile", "distance_forgotten"),
+        leave_out=("dropout_of_another_tile", "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long"),
     ),
 )
