@@ -9,9 +9,9 @@ Results have the dtype of the input; float16 is summed in float32.
 
 Who owns the arrays? The caller owns results and gradients and may change them in place. Three exceptions save a copy:
 split_heads and concat_heads may return a view of their input; if dropout is off, it returns x itself, and its backward
-dy itself; the results of softmax and tiled_attention are also part of their caches. A cache holds the arguments
-themselves, not copies: do not change an argument of an op before its backward is done. softmax and its backward can
-write the result into a given array, `out=`.
+dy itself; the results of softmax, softmax_with_sink and tiled_attention are also part of their caches. A cache holds
+the arguments themselves, not copies: do not change an argument of an op before its backward is done. softmax and its
+backward can write the result into a given array, `out=`.
 """
 
 from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
@@ -19,10 +19,16 @@ from numpy_attention.ops.attention import scaled_dot_product_attention, scaled_d
 from numpy_attention.ops.dropout import dropout, dropout_backward
 from numpy_attention.ops.embedding import embedding, embedding_backward
 from numpy_attention.ops.erf import erf
+from numpy_attention.ops.flex_attention import flex_attention, flex_attention_backward
 from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.linear import linear, linear_backward
 from numpy_attention.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_backward
-from numpy_attention.ops.losses import cross_entropy, cross_entropy_backward
+from numpy_attention.ops.losses import (
+    cross_entropy,
+    cross_entropy_backward,
+    negative_log_likelihood,
+    negative_log_likelihood_backward,
+)
 from numpy_attention.ops.masks import (
     causal_mask,
     mask_from_additive,
@@ -31,8 +37,26 @@ from numpy_attention.ops.masks import (
     sliding_window_mask,
 )
 from numpy_attention.ops.normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
-from numpy_attention.ops.positions import alibi_bias, alibi_slopes, rotary, rotary_backward, sinusoidal_positions
-from numpy_attention.ops.softmax import softmax, softmax_backward
+from numpy_attention.ops.positions import (
+    alibi_bias,
+    alibi_slopes,
+    rotary,
+    rotary_backward,
+    rotary_frequencies,
+    rotate,
+    rotate_backward,
+    sinusoidal_positions,
+    yarn_temperature,
+)
+from numpy_attention.ops.scores import (
+    sigmoid_gate,
+    sigmoid_gate_backward,
+    softcap,
+    softcap_backward,
+    softmax_with_sink,
+    softmax_with_sink_backward,
+)
+from numpy_attention.ops.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
 from numpy_attention.ops.tiled_attention import tiled_attention, tiled_attention_backward, tiled_attention_weights
 from numpy_attention.ops.tiles import Band
 
@@ -40,16 +64,20 @@ __all__ = [
     # Chapters 1 and 2: from ids to vectors
     "linear", "linear_backward", "embedding", "embedding_backward",
     # Chapters 3 to 8: attention and its parts
-    "softmax", "softmax_backward",
+    "softmax", "softmax_backward", "log_softmax", "log_softmax_backward",
     "causal_mask", "sliding_window_mask", "padding_mask", "mask_from_blocked", "mask_from_additive",
     "dropout", "dropout_backward",
     "scaled_dot_product_attention", "scaled_dot_product_attention_backward",
+    "flex_attention", "flex_attention_backward",
+    "softcap", "softcap_backward", "softmax_with_sink", "softmax_with_sink_backward",
+    "sigmoid_gate", "sigmoid_gate_backward",
     "split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward",
-    "sinusoidal_positions", "rotary", "rotary_backward", "alibi_slopes", "alibi_bias",
+    "sinusoidal_positions", "rotate", "rotate_backward", "rotary", "rotary_backward", "rotary_frequencies",
+    "yarn_temperature", "alibi_slopes", "alibi_bias",
     # Chapters 9 to 11: the rest of a transformer
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
-    "cross_entropy", "cross_entropy_backward",
+    "cross_entropy", "cross_entropy_backward", "negative_log_likelihood", "negative_log_likelihood_backward",
     # Chapter 12: attention and the loss in little memory
     "tiled_attention", "tiled_attention_backward", "tiled_attention_weights", "Band",
     "linear_cross_entropy", "linear_cross_entropy_backward",

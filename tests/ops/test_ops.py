@@ -12,7 +12,7 @@ from numpy_attention.catalogue.table import CATALOGUE
 
 OPS = [entry for entry in CATALOGUE.values() if entry.covers in ops.__all__]
 VIEWS = {"split_heads", "concat_heads", "dropout"}  # may return their input, or a view of it
-CACHED = {"softmax", "tiled_attention"}  # their results are also in their caches
+CACHED = {"softmax", "softmax_with_sink", "tiled_attention"}  # their results are also in their caches
 FORWARD = [name for name in ops.__all__ if not name.endswith("_backward")]
 
 
@@ -44,8 +44,9 @@ def test_documented_exceptions_do_share_memory() -> None:
     assert share_memory(heads, x)
     assert share_memory(ops.concat_heads(x[:1])[0], x)
     assert share_memory(ops.dropout(x, 0.0, None)[0], x)
+    arguments = {"softmax": (x,), "softmax_with_sink": (x, x[:, 0, 0]), "tiled_attention": (x, x, x)}
     for name in CACHED:
-        y, cache = getattr(ops, name)(*[x] * (1 if name == "softmax" else 3))
+        y, cache = getattr(ops, name)(*arguments[name])
         assert share_memory(y, cache)
 
 

@@ -1,0 +1,97 @@
+"""Chapter 6, continued: attention in which the ops of the caller change the scores and the weights."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.catalogue.pages.flex_attention import CAP, CAUSAL, SQUARE
+
+
+def drawn(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """q, k and v with four heads of q, two of k and v, and d_v = 6."""
+    return tuple(rng.standard_normal(shape) for shape in ((2, 4, 5, 3), (2, 2, 7, 3), (2, 2, 7, 6)))
+
+
+def both(found: Any, right: Any, dy: np.ndarray) -> tuple[Any, Any]:
+    """Output and gradients dq, dk, dv of both forms."""
+    (y, cache), (y_right, cache_right) = found, right
+    gradients = na.scaled_dot_product_attention_backward(dy, cache_right)[:3]
+    return (y, *na.flex_attention_backward(dy, cache)), (y_right, *gradients)
+
+
+@pytest.mark.parametrize("name", ["nothing", "scale", "cap", "causal", "bias", "dropout"])
+def test_usual_variants_of_attention_are_modifiers(rng: np.random.Generator, name: str) -> None:
+    q, k, v = drawn(rng)
+    bias, dy = rng.standard_normal((4, 5, 7)), rng.standard_normal((2, 4, 5, 6))
+    drop = partial(na.dropout, rate=0.3, rng=np.random.default_rng(1)), na.dropout_backward
+    flex, usual = {
+        "nothing": ({}, {}),
+        "scale": ({"scale": 0.2}, {"scale": 0.2}),
+        "cap": ({"score_mod": CAP}, {"softcap": 1.5}),
+        "causal": ({"score_mod": CAUSAL}, {"mask": na.causal_mask(5, 7)}),
+        "bias": ({"score_mod": (lambda x: (x + bias, None), lambda dy, cache: dy)}, {"bias": bias}),
+        "dropout": ({"prob_mod": drop}, {"dropout": 0.3, "rng": np.random.default_rng(1)}),
+    }[name]
+    usual_form = na.scaled_dot_product_attention(q, k, v, **usual)
+    for found, right in zip(*both(na.flex_attention(q, k, v, **flex), usual_form, dy), strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-14)
+
+
+def test_query_whose_keys_are_all_hidden_gets_zeros_and_passes_no_gradient(rng: np.random.Generator) -> None:
+    q, k, v = drawn(rng)
+    y, cache = na.flex_attention(q, k[..., :3, :], v[..., :3, :], score_mod=CAUSAL)  # the first two queries see no key
+    assert not y[..., :2, :].any()
+    dy = rng.standard_normal(y.shape)
+    dq, dk, dv = na.flex_attention_backward(dy, cache)
+    assert not dq[..., :2, :].any()
+    dy[..., :2, :] = 7.0
+    for found, right in zip(na.flex_attention_backward(dy, cache), (dq, dk, dv), strict=True):
+        np.testing.assert_array_equal(found, right)
+
+
+def test_weights_after_prob_mod_need_not_sum_to_one(rng: np.random.Generator) -> None:
+    q, k, _ = drawn(rng)
+    y, cache = na.flex_attention(q, k, np.ones((2, 2, 7, 6)), prob_mod=SQUARE)
+    np.testing.assert_allclose(y[..., 0], (cache.weights**2).sum(axis=-1))
+    np.testing.assert_allclose(cache.weights.sum(axis=-1), 1.0)
+
+
+def test_modifier_gets_all_scores_in_the_dtype_of_q(rng: np.random.Generator) -> None:
+    seen = []
+
+    def look(x: np.ndarray) -> tuple[np.ndarray, None]:
+        seen.append((x.shape, x.dtype))
+        return x, None
+
+    q, k, v = (x.astype(np.float32) for x in drawn(rng))
+    modifier = look, lambda dy, cache: dy
+    y, _ = na.flex_attention(q, k, v, score_mod=modifier, prob_mod=modifier)
+    assert seen == [((2, 4, 5, 7), np.float32)] * 2
+    assert y.dtype == np.float32
+
+
+def test_backward_may_be_called_twice_and_changes_no_cache(rng: np.random.Generator) -> None:
+    y, cache = na.flex_attention(*drawn(rng), score_mod=CAP, prob_mod=SQUARE)
+    first, second = (na.flex_attention_backward(y, cache) for _ in range(2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("argument", ["score_mod", "prob_mod"])
+@pytest.mark.parametrize(("modifier", "error", "message"), [
+    (na.relu, TypeError, r"must be a pair \(f, f_backward\), got function; for example"),
+    ((na.relu,), TypeError, r"must be a pair \(f, f_backward\), got tuple"),
+    ((na.relu, None), TypeError, r"must be a pair \(f, f_backward\), got tuple"),
+    ((), TypeError, r"must be a pair \(f, f_backward\), got tuple"),
+    ((lambda x: (x[..., 0], None), na.relu_backward), ValueError, r"must be \(2, 4, 5, 7\), the shape of the forward"),
+    ((lambda x: (x.astype(np.float32), None), na.relu_backward), TypeError, "must be float64"),
+    ((lambda x: (x.tolist(), None), na.relu_backward), TypeError, "must be an array"),
+], ids=["a function", "one function", "None", "empty", "shape", "dtype", "list"])
+def test_refuses_what_is_not_a_modifier(
+    rng: np.random.Generator, argument: str, modifier: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=f"flex_attention: .*{argument} {message}"):
+        na.flex_attention(*drawn(rng), **{argument: modifier})
