@@ -88,21 +88,23 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
 
     Shapes: -> {"blocks.0.attention": (H,), ...}, from -1 to 1; 0 for a head whose output is zero, NaN if M overflows
 
-    Raises: TypeError if model is not a GPT; ValueError if it is a post-norm model, or has edits.
+    Raises: TypeError if model is not a GPT; ValueError if it is a post-norm model, or has branch norms or edits.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021).
     """
     require_gpt("copying_scores", model)
     require_unedited("copying_scores", model.blocks)
-    if not model.config.pre_norm:
-        raise value_error("copying_scores", "model", "a GPT with pre_norm", "a GPT without")
+    if not model.config.pre_norm or model.config.branch_norm:
+        got = f"pre_norm={model.config.pre_norm}, branch_norm={model.config.branch_norm}"
+        raise value_error("copying_scores", "model", "a GPT with pre_norm and without branch_norm", got)
     E = _float64_on_host(model.token_embedding.table)  # (V, d_model)
     U = _float64_on_host(Head(model.token_embedding, model.head).vectors())  # (V, d_model)
     B = _without_mean(U * _float64_on_host(model.norm.gamma), model.norm).T  # (d_model, V)
     through = B @ E  # (d_model, d_model): the sum over all tokens, equal for all heads
     scores = {}
     for i, block in enumerate(model.blocks):
-        A = _without_mean(through, block.norm_1) * _float64_on_host(block.norm_1.gamma)  # (d_model, d_model)
+        norm_1: Any = block.norm_1  # not None in a pre-norm model
+        A = _without_mean(through, norm_1) * _float64_on_host(norm_1.gamma)  # (d_model, d_model)
         w_v, w_o = _float64_on_host(matrix_of(block.attention.w_v)), _float64_on_host(matrix_of(block.attention.w_o))
         H = block.attention.num_heads
         v = np.split(A @ w_v, block.attention.num_kv_heads, axis=1)  # H_kv times (d_model, d_v)

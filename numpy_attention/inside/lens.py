@@ -85,8 +85,8 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     Units: logits
 
     Raises: TypeError if model is not a GPT, or an array has another dtype than the model; ValueError if the model is
-    post-norm (then the stream is not a sum of parts) or has edits, if the activations lack a place or come from another
-    model, or if direction has another shape.
+    post-norm (then the stream is not a sum of parts), has branch norms or edits, if the activations lack a place or
+    come from another model, or if direction has another shape.
 
     Source: Elhage et al., A Mathematical Framework for Transformer Circuits (2021), section on direct paths; Wang et
     al., Interpretability in the Wild (2023), section 3.1.
@@ -170,9 +170,12 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
     if not model.config.pre_norm:
         fix = "the residual stream of a post-norm model is not a sum of parts"
         raise value_error(op, "model", "a pre-norm model", "a post-norm model", fix)
+    if model.config.branch_norm:
+        fix = "a branch norm changes the outputs of the heads before they are added"
+        raise value_error(op, "model", "a model without branch norms", "branch_norm=True", fix)
     require_arrays(op, "at", at)
     parts = [f"blocks.{i}{part}" for i in range(len(model.blocks)) for part in ("", ".attention", ".feed_forward")]
-    d_model, H = model.config.d_model, model.config.num_heads
+    d_model, H, d_v = model.config.d_model, model.config.num_heads, model.config.head_width()
     for name in ["norm", *parts]:
         if name not in at:
             raise value_error(op, "at", f"the activations of every place, with {name}", f"{len(at)} places",
@@ -181,7 +184,7 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
         raise shape_error(op, "at['norm']", f"(B, T, {d_model})", at["norm"].shape)
     B, T, _ = at["norm"].shape
     for name in ["norm", *parts]:
-        shape = (B, H, T, d_model // H) if name.endswith("attention") else (B, T, d_model)
+        shape = (B, H, T, d_v) if name.endswith("attention") else (B, T, d_model)
         if at[name].shape != shape:
             raise shape_error(op, f"at[{name!r}]", str(shape), at[name].shape, "is it from another run or model?")
     used: dict[str, Any] = {f"at[{name!r}]": at[name] for name in ["norm", *parts]}

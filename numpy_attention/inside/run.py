@@ -7,7 +7,7 @@ hooks: a copy of the model gets an extra layer at each place, which records the 
     place                   array at the place                                           shape
     blocks.i                the residual stream that enters block i                      (B, T, d_model)
     blocks.i.attention      the outputs of its heads, before w_o combines them           (B, H, T, d_v)
-    blocks.i.feed_forward   what its feed-forward network adds to the stream             (B, T, d_model)
+    blocks.i.feed_forward   the output of its feed-forward network, before branch norms  (B, T, d_model)
     norm                    the residual stream that enters the last norm                (B, T, d_model)
 
 An encoder-decoder has two sets of places, `encoder.blocks.0`, ... and `decoder.blocks.0`, ..., and also

@@ -29,7 +29,7 @@ from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, flat_gradients
 from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
-from numpy_attention.layers.normalization import norm_layer
+from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
 from numpy_attention.ops.tiles import Band
 
@@ -60,7 +60,8 @@ class Block(Layer):
     """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
     The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
-    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base.
+    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base. With
+    `branch_norm`, each sublayer has a norm on its output (Chapter 19); without `pre_norm` there is then no other norm.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
@@ -81,6 +82,7 @@ class Block(Layer):
         *,
         cross_attention: bool = False,
         pre_norm: bool = False,
+        branch_norm: bool = False,
         norm: str = "layer_norm",
         norm_eps: float | None = None,
         activation: str = "relu",
@@ -89,15 +91,19 @@ class Block(Layer):
         attention: dict[str, Any] | None = None,
         dtype: Any = np.float32,
     ) -> None:
+        def norms(on: bool = True) -> list[Norm | None]:  # of the stream, and of the branch
+            both = on and (pre_norm or not branch_norm), on and branch_norm
+            return [norm_layer(norm, d_model, norm_eps, dtype) if one else None for one in both]
+
         self.pre_norm = pre_norm
         self.dropout = require_number(type(self).__name__, "dropout", dropout, at_least=0, below=1)
         options = {"bias": bias, "dropout": dropout, "dtype": dtype}
         self.attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
-        self.norm_1 = norm_layer(norm, d_model, norm_eps, dtype)
+        self.norm_1, self.branch_norm_1 = norms()
         self.cross_attention = MultiHeadAttention(d_model, num_heads, rng, **options) if cross_attention else None
-        self.norm_cross = norm_layer(norm, d_model, norm_eps, dtype) if cross_attention else None
+        self.norm_cross, self.branch_norm_cross = norms(cross_attention)
         self.feed_forward = FeedForward(d_model, d_ff, rng, activation, bias, dropout, dtype)
-        self.norm_2 = norm_layer(norm, d_model, norm_eps, dtype)
+        self.norm_2, self.branch_norm_2 = norms()
 
     def forward(
         self,
@@ -124,15 +130,16 @@ class Block(Layer):
             self.attention.forward,
             mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng, band=band,
         )
-        h, residual_1 = residual(x, self.norm_1, attend, *options)  # (B, T, d_model)
+        h, residual_1 = residual(x, self.norm_1, attend, *options, self.branch_norm_1)  # (B, T, d_model)
         residual_cross = None
-        if self.cross_attention is not None and self.norm_cross is not None:
+        if self.cross_attention is not None:
             across = None if band is None else Band()
             look_across = partial(
                 self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng, band=across
             )
-            h, residual_cross = residual(h, self.norm_cross, look_across, *options)
-        y, residual_2 = residual(h, self.norm_2, partial(self.feed_forward.forward, rng=rng), *options)
+            h, residual_cross = residual(h, self.norm_cross, look_across, *options, self.branch_norm_cross)
+        feed_forward = partial(self.feed_forward.forward, rng=rng)
+        y, residual_2 = residual(h, self.norm_2, feed_forward, *options, self.branch_norm_2)
         return y, BlockCache(residual_1, residual_cross, residual_2)
 
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:
@@ -141,17 +148,18 @@ class Block(Layer):
         dcontext: list[np.ndarray] = []
 
         # y = residual(h, norm_2, feed_forward)
-        dh, grads["norm_2"], grads["feed_forward"] = residual_backward(
-            dy, cache.residual_2, self.norm_2, self.feed_forward.backward, self.pre_norm
+        dh, grads["norm_2"], grads["branch_norm_2"], grads["feed_forward"] = residual_backward(
+            dy, cache.residual_2, self.norm_2, self.feed_forward.backward, self.pre_norm, self.branch_norm_2
         )
         # h = residual(h, norm_cross, cross_attention), a branch with a second input
-        if self.cross_attention is not None and self.norm_cross is not None and cache.residual_cross is not None:
-            dh, grads["norm_cross"], *dcontext, grads["cross_attention"] = residual_backward(
-                dh, cache.residual_cross, self.norm_cross, self.cross_attention.backward, self.pre_norm
+        if self.cross_attention is not None and cache.residual_cross is not None:
+            across = self.norm_cross, self.cross_attention.backward, self.pre_norm, self.branch_norm_cross
+            dh, grads["norm_cross"], grads["branch_norm_cross"], *dcontext, grads["cross_attention"] = (
+                residual_backward(dh, cache.residual_cross, *across)
             )
         # h = residual(x, norm_1, attention)
-        dx, grads["norm_1"], grads["attention"] = residual_backward(
-            dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm
+        dx, grads["norm_1"], grads["branch_norm_1"], grads["attention"] = residual_backward(
+            dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm, self.branch_norm_1
         )
 
         in_order = dict(reversed(grads.items()))  # back to the order of the forward

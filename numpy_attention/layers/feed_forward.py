@@ -5,7 +5,7 @@ Attention mixes positions. Between two attentions, one small network changes eve
     (B, T, d_model) --> (B, T, d_ff) --> (B, T, d_model)
 
     FFN(x)    = f(x w_1 + b_1) w_2 + b_2                      f = relu, gelu or silu
-    SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2
+    SwiGLU(x) = (silu(x w_gate + b_gate) * (x w_1 + b_1)) w_2 + b_2            GEGLU: gelu in place of silu
 
 The hidden width d_ff is usually 4 d_model; about two thirds of a transformer's matrix weights are in these networks.
 SwiGLU, the gated form, multiplies two branches of width d_ff. The branch `up` is the content. The branch `gate`
@@ -48,14 +48,16 @@ ACTIVATIONS: dict[str, tuple[Activate, ActivateBackward]] = {
     "gelu_exact": (partial(gelu, approximate="none"), gelu_backward),
     "silu": (silu, silu_backward),
     "swiglu": (silu, silu_backward),  # the activation of the gate
+    "geglu": (gelu, gelu_backward),  # the activation of the gate
 }
+GATED = ("swiglu", "geglu")
 
 
 class GateCache(NamedTuple):
     """Both factors of the gated form: the product rule needs them."""
 
     linear: ProjectionCache
-    gate: np.ndarray  # silu(x w_gate + b_gate)
+    gate: np.ndarray  # f(x w_gate + b_gate)
     up: np.ndarray  # x w_1 + b_1
 
 
@@ -70,17 +72,17 @@ class FeedForwardCache(NamedTuple):
 
 
 class FeedForward(Layer):
-    """y = f(x w_1 + b_1) w_2 + b_2. If the activation is "swiglu", y is the gated form at the top of this chapter.
+    """y = f(x w_1 + b_1) w_2 + b_2. For "swiglu" and "geglu", y is the gated form at the top of this chapter.
 
-    `activation` is one of "relu", "gelu" (tanh form), "gelu_exact" (erf), "silu", "swiglu". Dropout acts on the
-    hidden layer.
+    `activation` is one of "relu", "gelu" (tanh form), "gelu_exact" (erf), "silu", "swiglu", "geglu" (tanh form).
+    Dropout acts on the hidden layer.
 
     Shapes: x (..., d_model) -> y (..., d_model).
 
     Raises: ValueError for an unknown activation; TypeError or ValueError for sizes below 1 or a dropout outside [0, 1).
 
     Source: Vaswani et al., Attention Is All You Need (2017), equation 2; Shazeer, GLU Variants Improve Transformer
-    (2020), equation 6.
+    (2020), equations 5 and 6.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class FeedForward(Layer):
         self.b_1 = np.zeros(d_ff, dtype) if bias else None
         self.w_2: Matrix = normal(rng, (d_ff, d_model), glorot(d_ff, d_model), dtype)
         self.b_2 = np.zeros(d_model, dtype) if bias else None
-        gated = activation == "swiglu"
+        gated = activation in GATED
         self.w_gate: Matrix | None = normal(rng, (d_model, d_ff), glorot(d_model, d_ff), dtype) if gated else None
         self.b_gate = np.zeros(d_ff, dtype) if gated and bias else None
 

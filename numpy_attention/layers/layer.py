@@ -54,6 +54,8 @@ class Layer:
     def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
         """Every array in this layer: its dotted name, the layer that owns it, and its name in that layer."""
         for name, value in vars(self).items():
+            if value is None:  # a part that is off
+                continue
             if isinstance(value, Layer):
                 yield from value.arrays(f"{prefix}{name}.")
             elif isinstance(value, list):

@@ -44,6 +44,10 @@ class ModelConfig:
         """The width of the feed-forward networks."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
+    def attention_of(self, block: int) -> dict[str, Any]:
+        """The options of the self-attention of a block, which is counted from 0."""
+        return {}
+
     def in_tiles(self, x: np.ndarray, T: int) -> bool:
         """Whether T queries attend in tiles (Chapter 12) instead of with all weights at once (Chapter 6).
 
@@ -54,7 +58,7 @@ class ModelConfig:
             return T >= TILES_FROM and x.dtype != np.float16 and on_host(x)
         return self.attention == "tiled" and T > 1  # one query has one row of weights, no T x T array
 
-    def check(self, **choices: Collection[str]) -> None:
+    def check(self, **choices: Collection[str | None]) -> None:
         """Refuse sizes below 1, values that are not among the choices, and a d_model not divisible by num_heads.
 
         NumPy numbers become Python numbers, because JSON can store these and they do not change the dtype of arrays.
@@ -62,9 +66,10 @@ class ModelConfig:
         for name, kind in get_type_hints(type(self)).items():
             self._convert(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
         for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS, "attention": ATTENTION}.items():
-            if str(getattr(self, name)) not in allowed:
-                raise self.wrong(name, f"one of {', '.join(allowed)}", repr(getattr(self, name)))
-        if self.d_model % self.num_heads:
+            value = getattr(self, name)
+            if (value if value is None else str(value)) not in allowed:
+                raise self.wrong(name, f"one of {', '.join(map(str, allowed))}", repr(value))
+        if getattr(self, "d_k", None) is None and self.d_model % self.num_heads:
             raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
         self.require("dropout", at_least=0, below=1)
 
@@ -82,6 +87,10 @@ class ModelConfig:
             if not isinstance(value, (bool, np.bool_)):
                 raise dtype_error(op, name, "True or False", repr(value))
             value = bool(value)
+        elif str not in kinds:  # a dict of numbers and texts, as JSON stores it
+            if not isinstance(value, dict):
+                raise dtype_error(op, name, "a dict", repr(value))
+            value = dict(value)
         object.__setattr__(self, name, value)  # because the dataclass is frozen
 
     def require(self, field: str, **limits: Any) -> None:

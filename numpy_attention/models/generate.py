@@ -35,7 +35,7 @@ from numpy_attention.layers.embedding import Embedding
 from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
-from numpy_attention.ops.masks import causal_mask, sliding_window_mask
+from numpy_attention.ops.masks import causal_mask
 from numpy_attention.threads import share, shares
 
 
@@ -169,9 +169,8 @@ def _last_logits(
         positions = np.maximum(columns - num_padding[:, None], 0)  # (B, T_k)
         positions = positions[:, first_new - first :]  # (B, T_q)
         T_q, T_k = positions.shape[1], len(columns)
-        window = model.config.window
-        mask = causal_mask(T_q, T_k) if window is None else sliding_window_mask(T_q, window, T_k)
-        mask = mask & (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, T_q, T_k), padding hidden
+        seen = (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, 1, T_k), padding hidden
+        mask = causal_mask(T_q, T_k) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     with quiet():

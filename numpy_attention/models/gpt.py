@@ -86,9 +86,8 @@ class GPT(Model):
             if c.positions in KINDS
             else None  # rotary and ALiBi act inside attention
         )
-        rotary_base = c.rotary_base if c.positions == "rotary" else None
-        attention = {"num_kv_heads": c.num_kv_heads, "rotary_base": rotary_base, "qkv_bias": c.qkv_bias}
-        self.blocks = make_blocks(DecoderBlock, c, c.num_layers, None, dtype, norm_eps=c.norm_eps, attention=attention)
+        norms = {"norm_eps": c.norm_eps, "branch_norm": c.branch_norm}
+        self.blocks = make_blocks(DecoderBlock, c, c.num_layers, None, dtype, **norms)
         self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
         self.head = None if c.tie_weights else Linear(c.d_model, c.vocab_size, None, bias=False, dtype=dtype)
         if rng is not None:
@@ -112,6 +111,7 @@ class GPT(Model):
     ) -> tuple[np.ndarray, GPTCache]:
         """Logits for every position. `mask`, `positions`, `past` and `last_only` are for generation.
 
+        `mask` replaces the causal mask; blocks with a window also hide the keys outside it.
         `config.attention` decides whether attention runs in tiles (Chapter 12). With a `mask`, it never runs in tiles.
         There is no backward after a forward with `past`.
         """
@@ -132,13 +132,11 @@ class GPT(Model):
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model), a new array
-        if self.config.positions == "sinusoidal":
+        if self.config.scales_embedding:
             x *= math.sqrt(self.config.d_model)  # otherwise x is tiny compared with the position vectors
-        if mask is None and self.config.in_tiles(x, x.shape[1]):
-            inputs = BlockInputs(positions=positions, band=self._band(x))
-        else:
-            mask = self._mask(x, T_past) if mask is None else mask
-            inputs = BlockInputs(mask=mask, scores_bias=self._scores_bias(x, T_past), positions=positions)
+        windows = [self.config.window_of(i) for i in range(len(self.blocks))]
+        made = {window: self._inputs(x, window, mask, T_past) for window in set(windows)}
+        inputs = [made[window]._replace(positions=positions) for window in windows]
         pairs = None if past is None else [(of_block, None) for of_block in past]
         x, stack = run_stack(
             x, self._parts(), inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute
@@ -151,7 +149,7 @@ class GPT(Model):
         dx, dtable = yield from self._head().gradients(dlogits, cache.head)
         # x = stack(x)
         dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
-        if self.config.positions == "sinusoidal":
+        if self.config.scales_embedding:
             # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
         if dtable is not None:
@@ -183,17 +181,26 @@ class GPT(Model):
     def _parts(self) -> Parts:
         return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)
 
-    def _band(self, x: np.ndarray) -> Band:
+    def _inputs(self, x: np.ndarray, window: int | None, mask: np.ndarray | None, T_past: int) -> BlockInputs:
+        """The inputs of all blocks with this window."""
+        if mask is None and self.config.in_tiles(x, x.shape[1]):
+            return BlockInputs(band=self._band(x, window))
+        return BlockInputs(mask=self._mask(x, window, mask, T_past), scores_bias=self._scores_bias(x, T_past))
+
+    def _band(self, x: np.ndarray, window: int | None) -> Band:
         """The same rules as `_mask` and `_scores_bias`, for tiles: no T x T array is made."""
         slopes = None
         if self.config.positions == "alibi":
             slopes = np.asarray(alibi_slopes(self.config.num_heads).astype(x.dtype), like=x)
-        return Band(True, self.config.window, slopes)
+        return Band(True, window, slopes)
 
-    def _mask(self, x: np.ndarray, T_past: int) -> np.ndarray | None:
+    def _mask(self, x: np.ndarray, window: int | None, mask: np.ndarray | None, T_past: int) -> np.ndarray | None:
         T_q, T_k = x.shape[1], T_past + x.shape[1]
-        if self.config.window is not None:
-            return sliding_window_mask(T_q, self.config.window, T_k, like=x)
+        if window is not None:
+            near = sliding_window_mask(T_q, window, T_k, like=x)
+            return near if mask is None else near & mask
+        if mask is not None:
+            return mask
         return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # a single query sees every key
 
     def _scores_bias(self, x: np.ndarray, T_past: int) -> np.ndarray | None:

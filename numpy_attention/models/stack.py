@@ -62,7 +62,7 @@ class Parts(NamedTuple):
 
 
 class BlockInputs(NamedTuple):
-    """The arguments of `Block.forward`, besides x, that are the same for every block of a stack."""
+    """The arguments of `Block.forward` besides x."""
 
     context: np.ndarray | None = None  # (B, T_k, d_model)
     mask: np.ndarray | None = None
@@ -103,7 +103,7 @@ def cache_of(saved: BlockCache | SavedInput) -> BlockCache:
 def run_stack(
     x: np.ndarray,
     parts: Parts,
-    inputs: BlockInputs,
+    inputs: BlockInputs | list[BlockInputs],
     *,
     past: Past | None = None,
     last_only: bool = False,
@@ -112,24 +112,29 @@ def run_stack(
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm. With `past`, x has only new tokens, and there is no backward.
 
+    `inputs` are the same for every block, or a list with the inputs of each block; then all positions are equal.
+
     Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
     Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
     """
     require_float("stack", x=x)
-    if inputs.positions is None:
+    inputs = inputs if isinstance(inputs, list) else [inputs] * max(1, len(parts.blocks))
+    positions = inputs[0].positions
+    if positions is None:
         T_past = 0 if past is None else past[0][0].length
-        inputs = inputs._replace(positions=np.arange(T_past, T_past + x.shape[1], like=x))  # (T,)
+        positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
     position_cache = dropout_cache = norm_cache = None
     if parts.position is not None:
-        x, position_cache = parts.position.forward(x, inputs.positions)
+        x, position_cache = parts.position.forward(x, positions)
     if rng is not None:  # in training
         x, dropout_cache = dropout(x, parts.dropout, rng)
     caches: list[BlockCache | SavedInput] = []
     for i, block in enumerate(parts.blocks):
         stored = None if past is None else past[i]
-        before = SavedInput(block, x, inputs, copy.deepcopy(rng)) if recompute else None
-        x, cache = block.forward(x, **inputs._asdict(), past=stored, rng=rng)
+        of_block = inputs[i]._replace(positions=positions)
+        before = SavedInput(block, x, of_block, copy.deepcopy(rng)) if recompute else None
+        x, cache = block.forward(x, **of_block._asdict(), past=stored, rng=rng)
         if past is None:  # with a KV cache there is no backward: store nothing for it
             caches.append(cache if before is None else before)
         del cache  # free its memory before the next block runs
@@ -197,9 +202,10 @@ def make_blocks(
     kind: type[Block], c: ModelConfig, num_layers: int, rng: np.random.Generator | None, dtype: Any, **options: Any
 ) -> list[Block]:
     """The blocks that a configuration describes; `options` are further options of a block."""
+    sizes = c.d_model, c.num_heads, c.hidden_width(), rng
     options = {"pre_norm": c.pre_norm, "norm": c.norm, "activation": c.activation, **options}
     options |= {"bias": c.bias, "dropout": c.dropout, "dtype": dtype}
-    return [kind(c.d_model, c.num_heads, c.hidden_width(), rng, **options) for _ in range(num_layers)]
+    return [kind(*sizes, attention=c.attention_of(i), **options) for i in range(num_layers)]
 
 
 class Stack(Layer):

@@ -74,7 +74,7 @@ class TrainConfig:
     layers: int = _setting(4, "blocks", low=1, below=4097)
     heads: int = _setting(4, "attention heads", low=1)
     d_model: int = _setting(128, "width", low=1)
-    d_ff: int = _setting(0, "width of the feed-forward networks (0: 4 d_model, 8/3 d_model for swiglu in a GPT)", low=0)
+    d_ff: int = _setting(0, "width of the feed-forward networks (0: 4 d_model, 8/3 if gated in a GPT)", low=0)
     context: int = _setting(256, "the most tokens that the model sees at once", low=1)
     positions: str = _setting("rotary", "the encoding of positions", choices=POSITIONS)
     norm: str = _setting("layer_norm", "normalization", choices=NORMS)

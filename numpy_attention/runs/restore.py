@@ -112,7 +112,8 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
     """The trained GPT of a checkpoint; parameters stored in float16 become float32."""
     try:
         config = config_from(GPTConfig, meta["model"])
-        least = config.num_layers * config.d_model * config.hidden_width() + config.vocab_size * config.d_model
+        of_a_block = config.hidden_width() + config.num_heads * config.head_width()  # columns of w_1 and w_q
+        least = config.d_model * (config.num_layers * of_a_block + config.vocab_size)
         _check_size(least, config.context_length, config.d_model, arrays)
         model = GPT(config, None)
     except REFUSED as error:

@@ -91,3 +91,69 @@ def test_refuses_backward_through_kv_cache(rng):
     y, cache = layer.forward(x, context, past=past)
     with pytest.raises(ValueError, match="there is no backward through a KV cache"):
         layer.backward(y, cache)
+
+
+def random_layer(rng: np.random.Generator, **options: object) -> na.MultiHeadAttention:
+    layer = na.MultiHeadAttention(12, 3, rng, dtype=np.float64, **options)
+    for p in layer.parameters().values():
+        p[...] = rng.standard_normal(p.shape)
+    return layer
+
+
+@pytest.mark.parametrize("qk_norm", ["head", "all"])
+def test_qk_norm_makes_the_length_of_queries_and_keys_irrelevant(qk_norm, rng):
+    layer, x = random_layer(rng, qk_norm=qk_norm, norm_eps=1e-12), rng.standard_normal((2, 5, 12))
+    y, _ = layer.forward(x)
+    layer.w_q *= 3.0
+    layer.w_k *= 0.2
+    np.testing.assert_allclose(layer.forward(x)[0], y, rtol=1e-8)
+
+
+def test_qk_norm_of_each_head_bounds_the_scores(rng):
+    layer, x = random_layer(rng, qk_norm="head"), 100 * rng.standard_normal((2, 5, 12))
+    for norm in (layer.norm_q, layer.norm_k):
+        norm.gamma[...] = 1.0
+    _, cache = layer.forward(x)
+    scores = cache.attention.q @ cache.attention.k.swapaxes(-1, -2) * cache.attention.scale
+    assert np.abs(scores).max() <= np.sqrt(4)
+
+
+def test_gate_of_a_head_scales_its_output(rng):
+    gated, x = random_layer(rng, output_gate="head"), rng.standard_normal((2, 5, 12))
+    g = 1 / (1 + np.exp(-x @ gated.w_gate))  # (B, T, H)
+    plain = na.MultiHeadAttention(12, 3, None, dtype=np.float64)
+    plain.load_parameters({name: p for name, p in gated.parameters().items() if name != "w_gate"})
+    o, _ = plain.heads(x)
+    np.testing.assert_allclose(gated.heads(x)[0], o * g.swapaxes(1, 2)[..., None], rtol=1e-12)
+
+
+def test_only_the_first_columns_are_rotated(rng):
+    layer, x = random_layer(rng, rotary_base=100.0, rotary_width=2), rng.standard_normal((1, 5, 12))
+    _, cache = layer.forward(x)
+    q, _ = na.split_heads(x @ layer.w_q, 3)
+    np.testing.assert_array_equal(cache.attention.q[..., 2:], q[..., 2:])
+    np.testing.assert_array_equal(cache.attention.q[..., :2], na.rotary(q[..., :2], np.arange(5), 100.0)[0])
+
+
+def test_yarn_multiplies_queries_and_keys_by_its_temperature():
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    for scale in (None, 0.3):
+        layer = na.MultiHeadAttention(12, 3, None, rotary_base=1e4, rotary_scaling=yarn, scale=scale)
+        assert layer.scale == pytest.approx((scale or 1 / 2) * na.yarn_temperature(4.0) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"qk_norm": "heads"}, "qk_norm must be one of None, head, all, got 'heads'"),
+        ({"output_gate": "all"}, "output_gate must be one of None, head, element"),
+        ({"softcap": -1.0}, "softcap must be above 0"),
+        ({"rotary_width": 2}, "rotary_width must be None without rotary positions, got 2"),
+        ({"rotary_base": 10.0, "rotary_width": 3}, "rotary_width must be even, got 3"),
+        ({"rotary_base": 10.0, "rotary_scaling": {"type": "none", "factor": 2.0}}, "must be one of"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_refuses_invalid_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        na.MultiHeadAttention(12, 3, None, **options)

@@ -24,6 +24,7 @@ MAKE: dict[str, Make] = {
     "MultiHeadAttention": na.MultiHeadAttention,
     "EncoderBlock": na.EncoderBlock,
     "DecoderBlock": na.DecoderBlock,
+    "LatentAttention": na.LatentAttention,
 }
 SIZES = {
     "Linear": {"d_in": 4, "d_out": 3},
@@ -35,6 +36,9 @@ SIZES = {
     "MultiHeadAttention": {"d_model": 4, "num_heads": 2, "num_kv_heads": 1, "d_k": 2, "d_v": 2},
     "EncoderBlock": {"d_model": 4, "num_heads": 2, "d_ff": 6},
     "DecoderBlock": {"d_model": 4, "num_heads": 2, "d_ff": 6},
+    "LatentAttention": {
+        "d_model": 4, "num_heads": 2, "rank": 3, "d_nope": 2, "d_rope": 2, "d_v": 3, "q_rank": 5,
+    },
 }
 NUMBERS = {
     "Embedding": {"scale": 0.5},
@@ -43,8 +47,9 @@ NUMBERS = {
     "FeedForward": {"dropout": 0.5},
     "MultiHeadAttention": {"dropout": 0.5, "rotary_base": 100.0},
     "EncoderBlock": {"dropout": 0.5, "norm_eps": 1e-3},
+    "LatentAttention": {"rotary_base": 100.0},
 }
-ATTENDING = ("MultiHeadAttention", "EncoderBlock", "DecoderBlock")
+ATTENDING = ("MultiHeadAttention", "EncoderBlock", "DecoderBlock", "LatentAttention")
 
 
 def settings(layer: na.Layer) -> list[Any]:
@@ -130,7 +135,10 @@ def test_zero_sequences_or_tokens_give_empty_results(name: str, shape: Any, rng:
 @pytest.mark.parametrize("positions", [[0, 1, 2], 1.5, [[0, 1, 2]] * 2, "012", np.ones(4, int)], ids=str)
 def test_refuses_positions_that_do_not_fit(positions: Any, rng: np.random.Generator) -> None:
     x = np.zeros((2, 3, 4), np.float32)
-    for layer in (na.MultiHeadAttention(4, 2, rng, rotary_base=10.0), na.PositionEmbedding("learned", 6, 4, rng)):
+    for layer in (
+        na.MultiHeadAttention(4, 2, rng, rotary_base=10.0), na.PositionEmbedding("learned", 6, 4, rng),
+        na.LatentAttention(4, 2, rng, rank=3, d_nope=2, d_rope=2),
+    ):
         with pytest.raises((TypeError, ValueError)) as failure:
             layer.forward(x, positions=positions)
         assert MESSAGE.match(str(failure.value))

@@ -45,7 +45,7 @@ def test_gradients_agree_with_central_differences(pre_norm, rate, rng):
 
     y, cache = forward()
     dy = rng.standard_normal(y.shape)
-    dx, norm_grads, grads = residual_backward(dy, cache, norm, sublayer.backward, pre_norm)
+    dx, norm_grads, _, grads = residual_backward(dy, cache, norm, sublayer.backward, pre_norm)
     owned = [(norm.gamma, norm_grads["gamma"]), (norm.beta, norm_grads["beta"]), (sublayer.w, grads["w"])]
     for p, gradient in [(x, dx), *owned, (sublayer.b, grads["b"])]:
         assert_gradient(lambda: float((forward()[0] * dy).sum()), p, gradient, rng)
@@ -65,7 +65,7 @@ def test_branch_of_zeros_leaves_x_and_dy_unchanged(rng):
     sublayer, norm, x = zero_linear(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
     y, cache = residual(x, norm, sublayer.forward, True, 0.0, None)
     dy = rng.standard_normal(x.shape)
-    dx, _, _ = residual_backward(dy, cache, norm, sublayer.backward, True)
+    dx, *_ = residual_backward(dy, cache, norm, sublayer.backward, True)
     np.testing.assert_array_equal(y, x)
     np.testing.assert_array_equal(dx, dy)
 
@@ -79,3 +79,22 @@ def test_residual_changes_neither_x_nor_dy(pre_norm, rng):
     dy.flags.writeable = False
     first, again = (residual_backward(dy, cache, norm, sublayer.backward, pre_norm)[0] for _ in range(2))
     np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("with_norm", [True, False])
+def test_branch_norm_acts_on_the_output_of_the_sublayer(with_norm, rng):
+    norm, sublayer, x = parts(rng)
+    branch_norm = randomized(na.RMSNorm(6, dtype=np.float64), rng)
+    h = norm.forward(x)[0] if with_norm else x
+    y, cache = residual(x, norm if with_norm else None, sublayer.forward, True, 0.0, None, branch_norm)
+    np.testing.assert_allclose(y, x + branch_norm.forward(sublayer.forward(h)[0])[0], rtol=1e-13)
+    dy = rng.standard_normal(y.shape)
+    arguments = norm if with_norm else None, sublayer.backward, True, branch_norm
+    dx, norm_grads, branch_grads, _ = residual_backward(dy, cache, *arguments)
+    assert (norm_grads is None) is not with_norm
+
+    def weighted() -> float:
+        return float((residual(x, arguments[0], sublayer.forward, True, 0.0, None, branch_norm)[0] * dy).sum())
+
+    for p, gradient in ((x, dx), (branch_norm.gamma, branch_grads["gamma"])):
+        assert_gradient(weighted, p, gradient, rng)

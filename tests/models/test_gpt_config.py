@@ -7,7 +7,11 @@ import pytest
 from tests.models.test_gpt import CONFIG
 
 
-@pytest.mark.parametrize(("options", "width"), [({}, 48), ({"activation": "swiglu"}, 32), ({"d_ff": 5}, 5)], ids=str)
+@pytest.mark.parametrize(
+    ("options", "width"),
+    [({}, 48), ({"activation": "swiglu"}, 32), ({"activation": "geglu"}, 32), ({"d_ff": 5}, 5)],
+    ids=str,
+)
 def test_hidden_width_is_four_times_d_model_by_default(options, width):
     assert dataclasses.replace(CONFIG, **options).hidden_width() == width
 

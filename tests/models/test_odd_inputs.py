@@ -77,6 +77,8 @@ def test_refuses_a_field_of_another_type_and_names_it(name: str) -> None:
             continue
         kind = next(kind for kind in (int, float, bool, str) if kind.__name__ in str(field.type))
         for value in odd[kind]:
+            if value is None and "None" in str(field.type):
+                continue
             with pytest.raises((TypeError, ValueError)) as failure:
                 dataclasses.replace(config, **{field.name: value})
             assert re.match(rf"{type(config).__name__}: {field.name} must be ", str(failure.value)), failure.value

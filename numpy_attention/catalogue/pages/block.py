@@ -52,6 +52,10 @@ ENTRIES = (
     ),
     _entry(DecoderBlock, "pre-norm, no cross", X, call=_causal, pre_norm=True, activation="silu"),
     _entry(DecoderBlock, "post-norm, no cross, no bias", X, call=_causal, bias=False),
+    _entry(EncoderBlock, "branch norm only, rms norm, dropout", X, call=dropout_on, branch_norm=True, dropout=0.3,
+           norm="rms_norm"),
+    _entry(DecoderBlock, "pre-norm and branch norm, cross, geglu", DECODER, call=_causal, pre_norm=True,
+           branch_norm=True, cross_attention=True, activation="geglu"),
 )
 
 
@@ -72,7 +76,7 @@ def residual_through_the_norm(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     Hides: the gradients of the block's weight matrices are right, and a deep stack still trains a little.
     """
     dx, grads = EncoderBlock.backward(self, dy, cache)
-    if not self.pre_norm:
+    if not self.pre_norm or self.norm_1 is None:
         return dx, grads
     residual = _residual_gradient(self, dy, cache)
     through, _ = self.norm_1.backward(residual, cache.residual_1.norm)
@@ -91,8 +95,9 @@ def residual_twice(self: EncoderBlock, dy: Array, cache: Any) -> Any:
 
 def _residual_gradient(block: EncoderBlock, dy: Array, cache: Any) -> Array:
     """The gradient through the residual stream of the first addition: dx without the part of the attention branch."""
-    dh, _, _ = residual_backward(dy, cache.residual_2, block.norm_2, block.feed_forward.backward, block.pre_norm)
-    if block.pre_norm:
+    norms = block.norm_2, block.feed_forward.backward, block.pre_norm, block.branch_norm_2
+    dh, *_ = residual_backward(dy, cache.residual_2, *norms)
+    if block.pre_norm or block.norm_1 is None:
         return dh
     dsum, _ = block.norm_1.backward(dh, cache.residual_1.norm)
     return dsum

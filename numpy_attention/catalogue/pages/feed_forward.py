@@ -22,7 +22,7 @@ def _entry(
 
 ENTRIES = (
     _entry("relu", wrong="x-1"),
-    *(_entry(name, activation=name) for name in ("gelu", "gelu_exact", "silu", "swiglu")),
+    *(_entry(name, activation=name) for name in ("gelu", "gelu_exact", "silu", "swiglu", "geglu")),
     _entry("swiglu, no bias", "x: ... d", activation="swiglu", bias=False),
     _entry("dropout", call=dropout_on, activation="gelu", dropout=0.4),
 )

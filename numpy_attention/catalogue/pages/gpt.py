@@ -10,9 +10,21 @@ from numpy_attention.catalogue.mistake import method_of
 from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.head import LossByRows
+from numpy_attention.ops.positions import TOKENS
 from numpy_attention.ops.sums import as_rows
 
 CHAPTER = 23
+
+LLAMA_3 = {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, TOKENS: 8}
+GEMMA_3: dict[str, Any] = {
+    **GATED, "activation": "geglu", "positions": "rotary", "num_layers": 2, "num_kv_heads": 1, "qk_norm": "head",
+    "branch_norm": True, "embedding_scale": True, "attention_scale": 0.4, "window": 2, "global_every": 2,
+    "local_rotary_base": 100.0, "rotary_scaling": {"type": "linear", "factor": 8.0},
+}
+GPT_OSS: dict[str, Any] = {
+    "positions": "rotary", "norm": "rms_norm", "num_layers": 2, "num_kv_heads": 1, "sink": True, "window": 2,
+    "global_every": 2, "rotary_scaling": {"type": "yarn", "factor": 4.0, TOKENS: 32, "truncate": False},
+}
 
 
 def _entry(variant: str, options: Options | None = None, **model: Any) -> Entry:
@@ -22,6 +34,7 @@ def _entry(variant: str, options: Options | None = None, **model: Any) -> Entry:
 
 ENTRIES = (
     _entry("learned positions, tied, two blocks", num_layers=2),
+    _entry("as smollm 3", positions="rotary", nope_every=2, num_layers=2, **GATED),
     _entry("untied, post-norm", tie_weights=False, pre_norm=False, activation="relu"),
     _entry("rotary, rms norm, swiglu, grouped heads", positions="rotary", num_kv_heads=1, **GATED),
     _entry("ALiBi, window", positions="alibi", window=2),
@@ -36,6 +49,15 @@ ENTRIES = (
     _entry("untied, loss by four rows", rows=4, tie_weights=False),
     _entry("low rank, tied, loss by rows", rank=2, rows=1),
     _entry("low rank, untied, loss by rows", rank=2, rows=1, tie_weights=False),
+    _entry("as llama 3", positions="rotary", rotary_scaling=LLAMA_3, num_kv_heads=1, **GATED),
+    _entry("as qwen 3", positions="rotary", d_k=6, qk_norm="head", num_kv_heads=1, **GATED),
+    _entry("as olmo 2", positions="rotary", pre_norm=False, branch_norm=True, qk_norm="all", **GATED),
+    _entry("as gemma 3", **GEMMA_3),
+    _entry("as gemma 3, in tiles, recomputed, dropout", training_on, recompute=True, dropout=0.3, **TILED, **GEMMA_3),
+    _entry("as gpt-oss", **GPT_OSS),
+    _entry("as gpt-oss, in tiles", **TILED, **GPT_OSS),
+    _entry("gates, softcap, part of the width rotated, low rank", rank=1, positions="rotary", d_k=4, rotary_width=2,
+           output_gate="head", softcap=2.0, **GATED),
 )
 
 
@@ -49,6 +71,17 @@ def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> An
         if name == "token_embedding.table" and self.head is None and isinstance(dlogits, np.ndarray):
             gradient -= as_rows(dlogits).T @ as_rows(cache.head.x)
         yield name, gradient
+
+
+@method_of("GPT", "gradients_from_logits", diagnosis="the backward returns zero")
+def queries_without_positions_skipped(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
+    """In a block without positions nothing is turned back, and the backward also skips the gradient of w_q there.
+
+    Hides: the block still learns with its other matrices, and models with positions in every block are right.
+    """
+    for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
+        skipped = name == f"blocks.{(self.config.nope_every or 0) - 1}.attention.w_q"
+        yield name, np.zeros_like(gradient) if skipped else gradient
 
 
 @method_of("GPT", "gradients_from_logits", diagnosis="a mean replaces the sum over the 2 elements of axis 0")

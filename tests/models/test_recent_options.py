@@ -1,0 +1,254 @@
+"""Options of models since 2023: QK-norm, gates, sinks, local and global blocks, blocks without positions."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.files import config_from
+from numpy_attention.inside import copying_scores, direct_effects, forward_with, unembedding
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.runs.restore import gpt_model
+from tests.models.gradients import randomized
+
+V, T = 11, 7
+CONFIG = GPTConfig(
+    V, 12, d_model=12, num_heads=4, num_layers=4, d_ff=5, num_kv_heads=2, positions="rotary", norm="rms_norm",
+    activation="swiglu", bias=False, d_k=6, tie_weights=False,
+)  # fmt: skip
+LLAMA_3 = {
+    "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8,
+}  # fmt: skip
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+LOCAL: dict[str, Any] = {"window": 3, "global_every": 2}
+MODELS: dict[str, dict[str, Any]] = {
+    "llama 3": {"rotary_scaling": LLAMA_3},
+    "qwen 3": {"qk_norm": "head"},
+    "olmo 2": {"qk_norm": "all", "branch_norm": True, "pre_norm": False},
+    "gemma 3": LOCAL | {
+        "qk_norm": "head", "branch_norm": True, "activation": "geglu", "embedding_scale": True, "attention_scale": 0.3,
+        "local_rotary_base": 100.0, "rotary_scaling": {"type": "linear", "factor": 8.0}, "tie_weights": True},
+    "smollm 3": {"nope_every": 2},
+    "gpt-oss": LOCAL | {"sink": True, "rotary_scaling": YARN, "bias": True},
+    "one gate for each head": {"output_gate": "head", "softcap": 1.5, "rotary_width": 2},
+    "gates for each element": {"output_gate": "element", "qkv_bias": True},
+    "ALiBi, local and global blocks": LOCAL | {"positions": "alibi", "sink": True},
+    "global blocks without positions": LOCAL | {"nope_every": 2, "softcap": 2.0},
+}  # fmt: skip
+
+
+def gpt(rng: np.random.Generator, **changes: Any) -> na.GPT:
+    return randomized(na.GPT(dataclasses.replace(CONFIG, **changes), rng, np.float64), rng)
+
+
+def in_other_form(model: na.GPT, **changes: Any) -> na.GPT:
+    """A model with other options and the same parameters."""
+    other = na.GPT(dataclasses.replace(model.config, **changes), None, np.float64)
+    other.load_parameters(model.parameters())
+    return other
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_position_sees_a_later_one(name: str, rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
+    changed = ids.copy()
+    changed[:, 4:] = (ids[:, 4:] + 1) % V
+    one, other = (model.forward(each)[0] for each in (ids, changed))
+    np.testing.assert_allclose(one[:, :4], other[:, :4], rtol=1e-10, atol=1e-12)
+    assert not np.allclose(one[:, 4:], other[:, 4:])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_generation_with_the_cache_equals_generation_without(name: str, rng: np.random.Generator) -> None:
+    model = gpt(rng, **MODELS[name])
+    prompts = [rng.integers(0, V, length) for length in (5, 1, 3)]
+    with_cache = model.generate(prompts, 11, temperature=0.0)  # beyond the context of 12 tokens
+    without = model.generate(prompts, 11, temperature=0.0, use_cache=False)
+    alone = [model.generate(prompt, 11, temperature=0.0) for prompt in prompts]
+    for one, other, single in zip(with_cache, without, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(one[:8], single[:8])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_with_the_cache_equal_logits_without(name: str, rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
+    past = [na.KeyValueCache(T) for _ in model.blocks]
+    parts = [model.forward(part, past=past)[0] for part in (ids[:, :4], ids[:, 4:5], ids[:, 5:])]
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), model.forward(ids)[0], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tiles_and_recomputing_change_nothing(name: str, rng: np.random.Generator) -> None:
+    dense = gpt(rng, **MODELS[name], attention="dense")
+    tiled = in_other_form(dense, attention="tiled")
+    ids, targets = rng.integers(0, V, (2, 2, T))
+    loss, cache = dense.loss(ids, targets)
+    grads, weights = dense.backward(cache), dense.attention_weights(ids)
+    for recompute in (False, True):
+        tiled.recompute = recompute
+        tiled_loss, tiled_cache = tiled.loss(ids, targets)
+        assert float(tiled_loss) == pytest.approx(float(loss), rel=1e-12)
+        for key, gradient in tiled.backward(tiled_cache).items():
+            np.testing.assert_allclose(gradient, grads[key], rtol=1e-9, atol=1e-12)
+    for key, of_tiles in tiled.attention_weights(ids).items():
+        np.testing.assert_allclose(of_tiles, weights[key], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_configuration_survives_json(name: str) -> None:
+    config = dataclasses.replace(CONFIG, **MODELS[name])
+    assert config_from(GPTConfig, json.loads(json.dumps(dataclasses.asdict(config)))) == config
+
+
+def test_configuration_of_an_old_checkpoint_has_the_new_options_off() -> None:
+    new = [field.name for field in dataclasses.fields(GPTConfig)]
+    new = new[new.index("d_k") :]
+    values = dataclasses.asdict(dataclasses.replace(CONFIG, num_heads=6, d_k=None))
+    old = {name: value for name, value in values.items() if name not in new}
+    config = config_from(GPTConfig, old)
+    assert {name: getattr(config, name) for name in new} == dict.fromkeys(new) | {
+        "sink": False, "branch_norm": False, "embedding_scale": False,
+    }  # fmt: skip
+
+
+def test_only_global_blocks_see_beyond_the_window(rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, window=3, global_every=2), rng.integers(0, V, (1, T))
+    near = na.sliding_window_mask(T, 3)
+    for attention in ("dense", "tiled"):
+        found = in_other_form(model, attention=attention).attention_weights(ids)
+        for i in range(4):
+            seen = (found[f"blocks.{i}.attention"] > 0).all(axis=(0, 1))
+            np.testing.assert_array_equal(seen, near if i % 2 == 0 else na.causal_mask(T), err_msg=str(i))
+
+
+def test_mask_replaces_the_causal_mask_but_not_the_window(rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, window=3, global_every=2), rng.integers(0, V, (1, T))
+    mask = np.ones((T, T), dtype=bool)
+    _, cache = model.forward(ids, mask=mask)
+    local, anywhere = (cache.stack.blocks[i].attention.weights() > 0 for i in (0, 1))
+    assert anywhere.all()
+    np.testing.assert_array_equal(local[0, 0], na.sliding_window_mask(T, 3))
+
+
+def test_block_without_positions_does_not_know_the_order(rng: np.random.Generator) -> None:
+    ids = np.array([[3, 1, 4, 5]])
+    for every, knows in ((1, False), (None, True)):
+        model = gpt(rng, num_layers=1, nope_every=every)
+        one, other = (model.forward(each)[0][0, -1] for each in (ids, ids[:, [2, 0, 1, 3]]))
+        assert np.allclose(one, other, rtol=1e-12) is not knows
+
+
+def test_every_nth_block_has_no_positions() -> None:
+    model = na.GPT(dataclasses.replace(CONFIG, nope_every=3), None)
+    assert [block.attention.rotary_base is None for block in model.blocks] == [False, False, True, False]
+
+
+def test_local_blocks_have_their_own_base_and_no_scaling() -> None:
+    model = na.GPT(dataclasses.replace(CONFIG, **MODELS["gemma 3"]), None)
+    assert [block.attention.rotary_base for block in model.blocks] == [100.0, 1e4, 100.0, 1e4]
+    assert [block.attention.rotary_scaling is None for block in model.blocks] == [True, False, True, False]
+    same_base = na.GPT(dataclasses.replace(CONFIG, **MODELS["gpt-oss"]), None)
+    assert [block.attention.rotary_scaling for block in same_base.blocks] == [YARN] * 4
+
+
+def test_branch_norm_without_pre_norm_is_the_only_norm_of_a_block(rng: np.random.Generator) -> None:
+    of_block = [name for name in gpt(rng, **MODELS["olmo 2"]).parameters() if name.startswith("blocks.0.")]
+    names = [name for name in of_block if "norm" in name]
+    ours = ["attention.norm_q", "attention.norm_k", "branch_norm_1", "branch_norm_2"]
+    assert names == [f"blocks.0.{name}.gamma" for name in ours]
+
+
+def test_embedding_scale_equals_a_larger_table(rng: np.random.Generator) -> None:
+    plain, ids = gpt(rng), rng.integers(0, V, (2, T))
+    scaled = in_other_form(plain, embedding_scale=True)
+    scaled.token_embedding.table[...] /= np.sqrt(12)
+    np.testing.assert_allclose(scaled.forward(ids)[0], plain.forward(ids)[0], rtol=1e-10)
+
+
+def test_direct_effects_with_gates_add_up_to_the_logits(rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, output_gate="head", qk_norm="head", sink=True), rng.integers(0, V, (2, T))
+    logits, cache = forward_with(model, {}, ids)
+    shares = direct_effects(model, cache.at, unembedding(model)[3])
+    total = sum(share.sum(axis=1) if share.ndim == 3 else share for share in shares.values())
+    np.testing.assert_allclose(total, logits[:, :, 3], rtol=1e-10, atol=1e-12)
+
+
+def test_effects_of_heads_refuse_branch_norms(rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, branch_norm=True), rng.integers(0, V, (1, T))
+    _, cache = forward_with(model, {}, ids)
+    with pytest.raises(ValueError, match="model must be a model without branch norms"):
+        direct_effects(model, cache.at, unembedding(model)[0])
+    with pytest.raises(ValueError, match="model must be a GPT with pre_norm and without branch_norm"):
+        copying_scores(model)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_k": 5}, "d_k must be even, got 5"),
+        ({"rotary_width": 3}, "rotary_width must be even, got 3"),
+        ({"rotary_width": 8}, r"rotary_width must be in \[2, 6\], got 8"),
+        ({"rotary_width": 2, "positions": "learned"}, "rotary_width must be None without rotary positions, got 2"),
+        ({"qk_norm": "heads"}, "qk_norm must be one of None, head, all, got 'heads'"),
+        ({"qk_norm": "None"}, "qk_norm must be one of None, head, all"),
+        ({"output_gate": True}, "output_gate must be one of None, head, element, got True"),
+        ({"softcap": 0.0}, "softcap must be above 0"),
+        ({"global_every": 2}, "global_every must be None without a window, got 2"),
+        ({"local_rotary_base": 10.0}, "local_rotary_base must be None without rotary positions and a window"),
+        ({"positions": "alibi", "nope_every": 2}, "nope_every must be None without rotary positions, got 2"),
+        ({"rotary_scaling": {"type": "longrope", "factor": 2.0}}, r'scaling\["type"\] must be one of'),
+        ({"rotary_scaling": {"type": "linear", "factor": 0.5}}, r'scaling\["factor"\] must be'),
+        ({"nope_every": 0}, "nope_every must be at least 1, got 0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_refuses_invalid_options(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(CONFIG, **change)
+
+
+@pytest.mark.parametrize("change", [{"rotary_scaling": [1.0]}, {"sink": 1}, {"d_k": 2.5}, {"nope_every": "2"}], ids=str)
+def test_refuses_options_of_another_type(change: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(change))):
+        dataclasses.replace(CONFIG, window=2, **change)
+
+
+def test_configuration_copies_the_scaling() -> None:
+    scaling = dict(YARN)
+    config = dataclasses.replace(CONFIG, rotary_scaling=scaling)
+    scaling["factor"] = -1.0
+    assert config.rotary_scaling == YARN
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_checkpoint_restores_the_model(name: str, rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
+    meta = {"model": json.loads(json.dumps(dataclasses.asdict(model.config)))}
+    arrays = {f"parameters.{key}": p.astype(np.float32) for key, p in model.parameters().items()}
+    restored = gpt_model(arrays, meta)
+    expected = model.forward(ids)[0]
+    assert np.abs(restored.forward(ids)[0] - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["gemma 3", "gates for each element"])
+def test_low_rank_changes_merge_into_the_matrices(name: str, rng: np.random.Generator) -> None:
+    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
+    na.add_low_rank(model, 2, 1.0, rng)
+    for p in model.parameters().values():
+        p[...] = rng.standard_normal(p.shape)
+    changed = model.forward(ids)[0]
+    na.merge_low_rank(model)
+    np.testing.assert_allclose(model.forward(ids)[0], changed, rtol=1e-9, atol=1e-11)
+
+
+def test_options_reach_the_attention_of_every_block() -> None:
+    options = {"attention_scale": 0.3, "softcap": 2.0, "norm_eps": 0.2, "qk_norm": "head", "output_gate": "element"}
+    model = na.GPT(dataclasses.replace(CONFIG, rotary_width=4, sink=True, **options), None)
+    for a in (block.attention for block in model.blocks):
+        assert (a.scale, a.softcap, a.norm_q.eps, a.norm_k.eps, a.rotary_width) == (0.3, 2.0, 0.2, 0.2, 4)
+        assert (a.norm_q.gamma.shape, a.w_gate.shape, a.sink.shape) == ((6,), (12, 24), (4,))
