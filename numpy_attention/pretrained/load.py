@@ -11,7 +11,7 @@ fit into one line and counts the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,30 +24,35 @@ from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
-from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, fill, matched
+from numpy_attention.pretrained.names import BERT, GEMMA, GPT2, LLAMA, Layout, fill, matched
 from numpy_attention.pretrained.settings import (
     Settings,
     bert_folder,
+    decoder_folder,
+    decoder_gguf,
     gpt2_folder,
     gpt2_gguf,
-    llama_folder,
-    llama_gguf,
 )
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 
 
 class Kind(NamedTuple):
-    """A kind of model in a file: the matching class of this book, the table of names, and a function for the sizes."""
+    """A kind of model in a file: the matching class of this book, the layout, and a function for the sizes."""
 
     model: type[Model]
-    names: Mapping[str, tuple[str, str]]
-    config: Callable[[Settings, Collection[str]], Any]
+    layout: Layout
+    config: Callable[[Settings, Arrays], Any]
 
 
-GGUF = {"llama": Kind(GPT, LLAMA, llama_gguf), "gpt2": Kind(GPT, GPT2, gpt2_gguf)}
+GGUF = {
+    **{name: Kind(GPT, Layout(LLAMA, True, interleaved=True), decoder_gguf) for name in ("llama", "smollm3")},
+    **{name: Kind(GPT, Layout(LLAMA, True), decoder_gguf) for name in ("qwen2", "qwen3", "olmo2")},
+    "gemma3": Kind(GPT, Layout(GEMMA, True), decoder_gguf), "gpt2": Kind(GPT, Layout(GPT2, True), gpt2_gguf),
+}
 FOLDERS = {
-    "llama": Kind(GPT, LLAMA, llama_folder), "qwen2": Kind(GPT, LLAMA, llama_folder),
-    "gpt2": Kind(GPT, GPT2, gpt2_folder), "bert": Kind(TextEncoder, BERT, bert_folder),
+    **{name: Kind(GPT, Layout(LLAMA), decoder_folder) for name in ("llama", "qwen2", "qwen3", "smollm3", "olmo2")},
+    "gemma3_text": Kind(GPT, Layout(GEMMA, less_one=True), decoder_folder),
+    "gpt2": Kind(GPT, Layout(GPT2), gpt2_folder), "bert": Kind(TextEncoder, Layout(BERT), bert_folder),
 }
 
 
@@ -60,6 +65,8 @@ class Pretrained(NamedTuple):
 
 def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretrained:
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
+
+    Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images.
 
     Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
     a dtype that is not a float dtype.
@@ -74,7 +81,7 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     if not isinstance(name, str) or name not in known:
         raise InputError(f"{path} holds a model of the kind {short_repr(name)}; known kinds are {', '.join(known)}")
     kind, settings = known[name], Settings(str(path), values)
-    config = kind.config(settings, arrays.keys())
+    config = kind.config(settings, arrays)
     tokenizer = None
     try:
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
@@ -84,10 +91,10 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     ids = [] if gguf or tokenizer is None else tokenizer.tokenizer.get_vocab().values()
     _check_sizes(config, arrays, ids, settings)
     model = kind.model(config, None, dtype)
-    found, wrong = matched(model, kind.names, arrays, gguf)
+    found, wrong = matched(model, kind.layout, arrays)
     settings.wrong += wrong
     if not settings.wrong:
-        settings.wrong += fill(model, found, gguf)
+        settings.wrong += fill(model, found, kind.layout)
     if settings.wrong or tokenizer is None:
         raise settings.error()
     return Pretrained(model, tokenizer)
@@ -102,7 +109,8 @@ def _check_sizes(config: Any, arrays: Arrays, ids: Collection[int], settings: Se
     held = sum(math.prod(stored.shape) for stored in arrays.values())
     rows = config.vocab_size + getattr(config, "num_types", 0)
     rows += config.context_length if config.positions == "learned" else 0
-    claimed = config.d_model * (rows + config.num_layers * (config.d_model + config.hidden_width()))
+    of_heads = config.num_heads * (getattr(config, "d_k", None) or config.d_model // config.num_heads)
+    claimed = config.d_model * (rows + config.num_layers * (of_heads + config.hidden_width()))
     if claimed > 2 * held or config.num_layers > len(arrays):
         settings.wrong.append(
             f"its settings describe {config.num_layers:,} layers and {claimed:,} numbers or more, "

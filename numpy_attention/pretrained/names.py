@@ -6,10 +6,11 @@ Every transformer has the same parts, but every program uses its own names for t
     blocks.0.attention.w_q        blk.0.attn_q.weight        model.layers.0.self_attn.q_proj.weight
     blocks.0.attention.b_q        blk.0.attn_q.bias          model.layers.0.self_attn.q_proj.bias
 
-The names are not the only difference; there are three more. Most programs write a linear map as W x, but this book
+The names are not the only difference; there are four more. Most programs write a linear map as W x, but this book
 writes x w (Chapter 1), so this chapter transposes their matrices. GPT-2 keeps query, key and value in one matrix; it is
-split into three. GGUF stores the rows of w_q and w_k for interleaved rotary pairs, but this book pairs the two halves
-(Chapter 8). So the rows of each head are reordered: the first coordinates of all pairs, then the second coordinates.
+split into three. A folder of Gemma 3 stores gamma - 1 for each norm. And a GGUF file of a llama or a SmolLM3 stores the
+rows of w_q and w_k for interleaved rotary pairs, but this book pairs the two halves (Chapter 8). So the rows of each
+head are reordered: the first coordinates of all pairs, then the second coordinates.
 
     interleaved   0  1  2  3  4  5        pairs at positions (0, 1) (2, 3) (4, 5)
     half          0  2  4  1  3  5        pairs at positions (0, 3) (1, 4) (2, 5)
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +31,9 @@ from numpy_attention.pieces import non_finite
 from numpy_attention.pretrained.gguf_files import Arrays, Reader
 
 # tensors that this book does not load: masks and positions (it computes them), and heads for other tasks
-NOT_WANTED = re.compile(r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|pooler\.dense\.\w+)")
+NOT_WANTED = re.compile(
+    r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|rope_freqs\.weight|pooler\.dense\.\w+)"
+)
 FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before every name
 X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
 JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one matrix
@@ -43,14 +47,18 @@ LLAMA = {
     **{f"blocks.{{}}.attention.{w}_q": (_BLOCK + "attn_q", _ATTENTION + "q_proj") for w in "wb"},
     **{f"blocks.{{}}.attention.{w}_k": (_BLOCK + "attn_k", _ATTENTION + "k_proj") for w in "wb"},
     **{f"blocks.{{}}.attention.{w}_v": (_BLOCK + "attn_v", _ATTENTION + "v_proj") for w in "wb"},
+    **{f"blocks.{{}}.attention.norm_{s}.gamma": (f"{_BLOCK}attn_{s}_norm", f"{_ATTENTION}{s}_norm") for s in "qk"},
     "blocks.{}.attention.w_o": (_BLOCK + "attn_output", _ATTENTION + "o_proj"),
+    "blocks.{}.branch_norm_1.gamma": (_BLOCK + "post_attention_norm", _LAYER + "post_attention_layernorm"),
     "blocks.{}.norm_2.gamma": (_BLOCK + "ffn_norm", _LAYER + "post_attention_layernorm"),
+    "blocks.{}.branch_norm_2.gamma": (_BLOCK + "post_ffw_norm", _LAYER + "post_feedforward_layernorm"),
     "blocks.{}.feed_forward.w_gate": (_BLOCK + "ffn_gate", _LAYER + "mlp.gate_proj"),
     "blocks.{}.feed_forward.w_1": (_BLOCK + "ffn_up", _LAYER + "mlp.up_proj"),
     "blocks.{}.feed_forward.w_2": (_BLOCK + "ffn_down", _LAYER + "mlp.down_proj"),
     "norm.gamma": ("output_norm", "model.norm"),
     "head.w": ("output", "lm_head"),
 }
+GEMMA = LLAMA | {"blocks.{}.norm_2.gamma": (_BLOCK + "ffn_norm", _LAYER + "pre_feedforward_layernorm")}
 _GPT2 = "h.{}."
 GPT2 = {
     "token_embedding.table": ("token_embd", "wte"),
@@ -81,15 +89,22 @@ BERT = {
 }
 
 
-def matched(
-    model: Model, table: Mapping[str, tuple[str, str]], arrays: Arrays, gguf: bool
-) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
+class Layout(NamedTuple):
+    """How a kind of file stores the parameters."""
+
+    names: Mapping[str, tuple[str, str]]
+    gguf: bool = False
+    interleaved: bool = False  # the rows of w_q and w_k are in the order for interleaved rotary pairs
+    less_one: bool = False  # each gamma is stored as gamma - 1
+
+
+def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
     """Return the name and the reader of the tensor for each parameter, and a list of everything that does not fit:
     names, shapes, number formats."""
     found: dict[str, tuple[str, Reader]] = {}
     used, wrong = set(), set()
     for name, p in model.parameters().items():
-        names = [first + their_name(name, table, gguf) for first in FIRST]
+        names = [first + their_name(name, layout.names, layout.gguf) for first in FIRST]
         theirs = next((one for one in names if one in arrays), None)
         if theirs is None:
             wrong.add(f"{names[0]} is missing")
@@ -100,20 +115,22 @@ def matched(
             wrong.add(f"{theirs} holds numbers of the kind {kind}, which cannot be read here")
             continue
         empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
-        if (ours := as_ours(empty, name, theirs, model, gguf).shape) != p.shape:
+        if (ours := as_ours(empty, name, theirs, model, layout.interleaved).shape) != p.shape:
             wrong.add(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
         found[name] = theirs, read
     wrong |= {f"{name[:80]!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
     return found, sorted(wrong)
 
 
-def fill(model: Model, found: Mapping[str, tuple[str, Reader]], gguf: bool) -> list[str]:
+def fill(model: Model, found: Mapping[str, tuple[str, Reader]], layout: Layout) -> list[str]:
     """Write the tensors into their parameters; return a list of those that hold NaN or infinities."""
     wrong = []
     for name, p in model.parameters().items():
         theirs, read = found[name]
         with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
-            p[...] = as_ours(read(), name, theirs, model, gguf)
+            p[...] = as_ours(read(), name, theirs, model, layout.interleaved)
+            if layout.less_one and name.endswith("gamma"):
+                p += 1
         if non_finite(p):
             wrong.append(f"{theirs} holds numbers that are not finite in {p.dtype}")
     return wrong
@@ -127,15 +144,15 @@ def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> s
     return theirs.format(numbered[1] if numbered else "") + ending
 
 
-def as_ours(array: np.ndarray, name: str, theirs: str, model: Model, gguf: bool) -> np.ndarray:
+def as_ours(array: np.ndarray, name: str, theirs: str, model: Model, interleaved: bool) -> np.ndarray:
     """A tensor of a file, transposed, split and reordered as in this book."""
     last = name.rsplit(".", 1)[-1]
     if last.startswith("w") and array.ndim == 2 and not X_W.search(theirs):
         array = array.T  # (d_in, d_out)
     if JOINED.search(theirs) and array.ndim and array.shape[-1] % 3 == 0:
         return np.split(array, 3, axis=-1)["qkv".index(last[-1])]
-    if gguf and last in ("w_q", "w_k") and model.config.positions == "rotary":
-        d_k = model.config.d_model // model.config.num_heads
+    if interleaved and last in ("w_q", "w_k"):
+        d_k = model.config.head_width()
         if array.ndim == 2 and array.shape[1] % d_k == 0:
             pairs = array.reshape(len(array), -1, d_k // 2, 2)  # (d_in, H, d_k / 2, 2)
             array = pairs.swapaxes(-1, -2).reshape(array.shape)  # (d_in, H 2 d_k / 2)

@@ -34,7 +34,7 @@ RULES = {
     "gpt-2": None,
     "smollm": None,  # with each digit as a separate chunk
     "qwen2": _CASES + r"\p{N}" + _REST,
-    "llama-bpe": _CASES + r"\p{N}{1,3}" + _REST,
+    **dict.fromkeys(("llama-bpe", "dbrx", "smaug-bpe"), _CASES + r"\p{N}{1,3}" + _REST),
 }
 MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest known one has 35 million
 CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split

@@ -6,10 +6,10 @@ import numpy as np
 
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained import names
+from numpy_attention.pretrained.load import FOLDERS
 from tests.reference.pretrained_cases import direction, places
 
 REFERENCE = Path(__file__).parents[1] / "reference"
-TABLES = {"llama": names.LLAMA, "qwen2": names.LLAMA, "gpt2": names.GPT2, "bert": names.BERT}
 
 
 def stored(file: str, case: str) -> dict[str, np.ndarray]:
@@ -22,14 +22,14 @@ def ours_of(model: Model, kind: str, wanted: list[str]) -> dict[str, list[str]]:
     """For each wanted tensor of a folder, our parameters that it fills."""
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for name in model.parameters():
-        theirs = names.their_name(name, TABLES[kind], gguf=False)
+        theirs = names.their_name(name, FOLDERS[kind].layout.names, gguf=False)
         found[next(first + theirs for first in names.FIRST if first + theirs in found)].append(name)
     return found
 
 
 def _in_our_layout(model: Model, name: str, theirs: str, array: np.ndarray) -> np.ndarray:
     """A tensor of a folder in our orientation and order."""
-    return names.as_ours(array, name, theirs, model, gguf=False)
+    return names.as_ours(array, name, theirs, model, interleaved=False)
 
 
 def gradient_errors(

@@ -1,5 +1,7 @@
 """Chapter 36: the layers of this book compute the same from a checkpoint as other programs."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,17 @@ def test_text_vectors_and_gradients_equal_those_of_pytorch(dtype, tmp_path):
     assert max(gradient_errors(model, "bert", grads, reference)) < 3 * tolerance
 
 
+@pytest.mark.parametrize("name", tiny.AS_GGUF)
+def test_a_gguf_file_gives_the_same_model_as_a_folder(name, tmp_path):
+    """The stored results belong to folders: `transformers` does not read some of these GGUF files."""
+    settings, tensors = tiny.AS_GGUF[name], tiny.tensors_of(name, tiny.AS_GGUF[name])
+    expected, _ = na.load_pretrained(tiny.write_folder(tmp_path / "folder", settings, tensors))
+    model, _ = na.load_pretrained(tiny.write_gguf(tmp_path / "file.gguf", settings, tensors))
+    assert model.config == expected.config
+    for ours, p in expected.parameters().items():
+        np.testing.assert_array_equal(model.parameters()[ours], p, err_msg=ours)
+
+
 def test_the_stored_results_reveal_small_mistakes(tmp_path):
     """The comparison notices rows that are not reordered, and a single wrong number."""
     reference = stored("pretrained.npz", "llama gguf")
@@ -61,6 +74,40 @@ def test_the_stored_results_reveal_small_mistakes(tmp_path):
     grads = model.backward(model.loss(ids, targets)[1])
     grads["blocks.0.norm_2.gamma"][7] += 1e-3
     assert gradient_errors(model, "llama", grads, reference)[0] > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("qwen2 with a window", {"window": 4}), ("qwen2 with a window", {"window": None}),
+        ("qwen3", {"rotary_base": 501.0}), ("qwen3", {"norm_eps": 1.1e-3}), ("qwen3", {"attention_scale": 24**-0.5}),
+        ("qwen3 with yarn", {"global_every": None}), ("qwen3 with yarn", {"rotary_scaling": None}),
+        ("llama 3", {"rotary_scaling": None}), ("llama 3", {"rotary_scaling": {"type": "linear", "factor": 8.0}}),
+        ("llama 3", {"rotary_scaling": {"type": "llama3", **tiny.OF_LLAMA3, "high_freq_factor": 4.1}}),
+        ("llama linear", {"rotary_scaling": None}), ("smollm3", {"nope_every": None}), ("smollm3", {"nope_every": 3}),
+        ("gemma3_text", {"local_rotary_base": None}), ("gemma3_text", {"local_rotary_base": 101.0}),
+        ("gemma3_text", {"rotary_scaling": None}), ("gemma3_text", {"global_every": 2}), ("gemma3_text", {"window": 2}),
+        ("gemma3_text", {"attention_scale": None}), ("gemma3_text", {"embedding_scale": False}),
+        ("gemma3_text", {"activation": "swiglu"}), ("gemma3_text nested", {"rotary_base": 1001.0}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_stored_results_reveal_a_wrong_setting(name, change, tmp_path):
+    loaded, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), np.float64)
+    model = na.GPT(dataclasses.replace(loaded.config, **change), None, np.float64)
+    for ours, p in model.parameters().items():
+        p[...] = loaded.parameters()[ours]
+    sums = model.forward(batch(name, len(tokenizer))[0])[0] @ direction(name, 0, (len(tokenizer), 5))
+    expected = stored("pretrained.npz", name)["logits"]
+    assert np.abs(sums - expected).max() > 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["qwen3 with yarn", "smollm3", "olmo2", "gemma3_text"])
+def test_generation_chooses_the_best_token_of_each_forward(name, tmp_path):
+    model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), np.float64)
+    ids = model.generate(tokenizer.encode("the user"), 9, temperature=0.0)
+    for t in range(len(ids) - 9, len(ids)):
+        assert ids[t] == model.forward(ids[None, :t])[0][0, -1].argmax()
 
 
 def test_the_model_generates_text_with_its_tokenizer(tmp_path):
@@ -86,7 +133,7 @@ def answer(path):
 
 def test_one_error_lists_everything_that_does_not_fit(tmp_path):
     settings = tiny.LLAMA | {
-        "rope_scaling": {"rope_type": "llama3", "factor": 8.0}, "hidden_act": "gelu", "attention_bias": True,
+        "rope_scaling": {"rope_type": "dynamic", "factor": 8.0}, "hidden_act": "gelu", "attention_bias": True,
     }  # fmt: skip
     tensors = tiny.tensors_of("wrong", settings)
     del tensors["model.layers.1.mlp.up_proj.weight"]
@@ -94,7 +141,7 @@ def test_one_error_lists_everything_that_does_not_fit(tmp_path):
     tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
     text = answer(tiny.write_folder(tmp_path / "wrong", settings, tensors))
     for part in (
-        "rope scaling is 'llama3'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
+        "rope scaling is 'dynamic'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
         "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
         "model.layers.0.self_attn.q_proj.weight is (23, 24), which gives (24, 23)", "w_q, expected (24, 24)",
     ):  # fmt: skip
@@ -130,7 +177,7 @@ def test_error_for_an_unknown_architecture_lists_the_known_ones(kind, tmp_path):
     path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
     (path / "config.json").write_text(tiny.json.dumps(tiny.LLAMA | {"model_type": kind}))
     text = answer(path)
-    assert "known kinds are llama, qwen2, gpt2, bert" in text
+    assert text.endswith("known kinds are llama, qwen2, qwen3, smollm3, olmo2, gemma3_text, gpt2, bert")
     assert "'mamba'" in text or kind != "mamba"
 
 

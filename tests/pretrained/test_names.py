@@ -6,7 +6,8 @@ import pytest
 import numpy_attention as na
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Stored, read_gguf
-from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, matched, their_name
+from numpy_attention.pretrained.load import FOLDERS, GGUF
+from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, Layout, as_ours, fill, matched, their_name
 from tests.pretrained import tiny
 
 ROTARY = na.GPTConfig(
@@ -27,8 +28,8 @@ def test_every_tensor_of_a_file_matches_one_parameter(tmp_path):
         path = tiny.write(tmp_path, name)
         _, arrays = read_gguf(path) if path.is_file() else read_folder(path)
         model, _ = na.load_pretrained(path)
-        table = {"gpt2": GPT2, "bert": BERT}.get(name.split()[0], LLAMA)
-        found, wrong = matched(model, table, arrays, path.is_file())
+        layout = (GGUF if path.is_file() else FOLDERS)[name.split()[0]].layout
+        found, wrong = matched(model, layout, arrays)
         assert wrong == []
         used = [theirs for theirs, _ in found.values()]
         left = sorted(arrays.keys() - set(used))
@@ -39,10 +40,10 @@ def test_every_tensor_of_a_file_matches_one_parameter(tmp_path):
 def test_only_matrices_are_transposed(rng):
     model = na.GPT(ROTARY, None)
     w = rng.standard_normal((12, 7))
-    found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, gguf=False)
+    found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, interleaved=False)
     np.testing.assert_array_equal(found, w.T)
     for name, theirs in (("token_embedding.table", "wte.weight"), ("blocks.0.feed_forward.w_1", "h.0.mlp.c_fc.weight")):
-        np.testing.assert_array_equal(as_ours(w, name, theirs, model, gguf=False), w)
+        np.testing.assert_array_equal(as_ours(w, name, theirs, model, interleaved=False), w)
 
 
 def test_interleaved_pairs_become_halves(rng):
@@ -57,8 +58,8 @@ def test_interleaved_pairs_become_halves(rng):
         k = na.rotary(na.split_heads(x @ w_k, 1)[0], positions, pairing=pairing)[0]
         return q @ k.swapaxes(-1, -2)
 
-    ours_q = as_ours(theirs_q, "blocks.0.attention.w_q", "blk.0.attn_q.weight", model, gguf=True)
-    ours_k = as_ours(theirs_k, "blocks.0.attention.w_k", "blk.0.attn_k.weight", model, gguf=True)
+    ours_q = as_ours(theirs_q, "blocks.0.attention.w_q", "blk.0.attn_q.weight", model, interleaved=True)
+    ours_k = as_ours(theirs_k, "blocks.0.attention.w_k", "blk.0.attn_k.weight", model, interleaved=True)
     expected = scores(theirs_q.T, theirs_k.T, "interleaved")
     np.testing.assert_allclose(scores(ours_q, ours_k, "half"), expected, rtol=1e-12, atol=1e-12)
     assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
@@ -70,10 +71,10 @@ def test_the_joined_matrix_is_split_into_query_key_and_value(rng):
     for i, part in enumerate("qkv"):
         name = f"blocks.0.attention.w_{part}"
         cut = joined[:, 4 * i : 4 * i + 4]
-        np.testing.assert_array_equal(as_ours(joined, name, "h.0.attn.c_attn.weight", model, gguf=False), cut)
-        np.testing.assert_array_equal(as_ours(joined.T, name, "blk.0.attn_qkv.weight", model, gguf=True), cut)
+        np.testing.assert_array_equal(as_ours(joined, name, "h.0.attn.c_attn.weight", model, interleaved=False), cut)
+        np.testing.assert_array_equal(as_ours(joined.T, name, "blk.0.attn_qkv.weight", model, interleaved=False), cut)
         np.testing.assert_array_equal(
-            as_ours(joined[0], f"blocks.0.attention.b_{part}", "blk.0.attn_qkv.bias", model, gguf=True), cut[0]
+            as_ours(joined[0], f"blocks.0.attention.b_{part}", "blk.0.attn_qkv.bias", model, interleaved=False), cut[0]
         )
 
 
@@ -84,9 +85,9 @@ def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
     arrays[f"{first}embeddings.position_ids"] = Stored((1, 15), "I64", None)
     other = na.TextEncoder(model.config, None)
-    found, wrong = matched(other, BERT, arrays, gguf=False)
+    found, wrong = matched(other, Layout(BERT), arrays)
     assert wrong == []
-    assert fill(other, found, gguf=False) == []
+    assert fill(other, found, Layout(BERT)) == []
     for name, p in other.parameters().items():
         np.testing.assert_array_equal(p, model.parameters()[name])
 
@@ -99,7 +100,7 @@ def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
     for config, table, gguf in ((ROTARY, LLAMA, True), (na.GPTConfig(11, 5, 12, 3, 1), GPT2, False)):
         model = na.GPT(config, None)
         arrays = {their_name(name, table, gguf): Stored(shape, "F32", never) for name in model.parameters()}
-        _, wrong = matched(model, table, arrays, gguf)
+        _, wrong = matched(model, Layout(table, gguf), arrays)
         assert len(wrong) >= len(arrays)
         for theirs in arrays:
             assert any(line.startswith(f"{theirs} is {shape}, which gives ") for line in wrong)
@@ -114,6 +115,7 @@ def test_fill_reports_tensors_that_are_not_finite(strange, rng):
         w = rng.standard_normal(p.shape if p.ndim == 1 or name.endswith("table") else p.shape[::-1])
         w[-1] = strange if name == "blocks.1.feed_forward.w_1" else w[-1]
         arrays[their_name(name, LLAMA, gguf=True)] = Stored(w.shape, "F64", lambda w=w: w)
-    found, wrong = matched(model, LLAMA, arrays, gguf=True)
+    layout = Layout(LLAMA, gguf=True)
+    found, wrong = matched(model, layout, arrays)
     assert wrong == []
-    assert fill(model, found, gguf=True) == ["blk.1.ffn_up.weight holds numbers that are not finite in float16"]
+    assert fill(model, found, layout) == ["blk.1.ffn_up.weight holds numbers that are not finite in float16"]

@@ -8,44 +8,58 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError, short_repr
+from numpy_attention.pretrained.gguf_files import Stored
 from numpy_attention.pretrained.settings import (
     Settings,
     bert_folder,
+    decoder_folder,
+    decoder_gguf,
     gpt2_folder,
     gpt2_gguf,
-    llama_folder,
-    llama_gguf,
 )
 from tests.pretrained import tiny
 
 LLAMA_GGUF = {
-    "llama.embedding_length": 24, "llama.attention.head_count": 6, "llama.attention.head_count_kv": 2,
-    "llama.block_count": 2, "llama.feed_forward_length": 40, "llama.context_length": 37,
-    "llama.rope.freq_base": 500.0, "llama.attention.layer_norm_rms_epsilon": 1e-3, "llama.rope.dimension_count": 4,
-    "tokenizer.ggml.tokens": ["a", "b", "c"],
+    "general.architecture": "llama", "llama.embedding_length": 24, "llama.attention.head_count": 6,
+    "llama.attention.head_count_kv": 2, "llama.block_count": 2, "llama.feed_forward_length": 40,
+    "llama.context_length": 37, "llama.rope.freq_base": 500.0, "llama.attention.layer_norm_rms_epsilon": 1e-3,
+    "llama.rope.dimension_count": 4, "tokenizer.ggml.tokens": ["a", "b", "c"],
 }  # fmt: skip
 GPT2_GGUF = {
     "gpt2.embedding_length": 20, "gpt2.attention.head_count": 5, "gpt2.block_count": 3, "gpt2.feed_forward_length": 80,
     "gpt2.context_length": 17, "gpt2.attention.layer_norm_epsilon": 1e-4, "tokenizer.ggml.tokens": ["a", "b", "c"],
 }  # fmt: skip
+GEMMA_GGUF = {key.replace("llama.", "gemma3."): value for key, value in LLAMA_GGUF.items() if "dim" not in key} | {
+    "general.architecture": "gemma3", "gemma3.attention.key_length": 8, "gemma3.attention.sliding_window": 3,
+}  # fmt: skip
 CONFIG = {
-    "llama": (llama_folder, tiny.LLAMA), "qwen2": (llama_folder, tiny.QWEN2), "gpt2": (gpt2_folder, tiny.GPT2),
-    "bert": (bert_folder, tiny.BERT), "llama gguf": (llama_gguf, LLAMA_GGUF), "gpt2 gguf": (gpt2_gguf, GPT2_GGUF),
+    "llama": (decoder_folder, tiny.LLAMA), "qwen2": (decoder_folder, tiny.QWEN2_WINDOW),
+    "qwen3": (decoder_folder, tiny.QWEN3), "smollm3": (decoder_folder, tiny.SMOLLM3),
+    "olmo2": (decoder_folder, tiny.OLMO2), "gemma3": (decoder_folder, tiny.GEMMA3),
+    "nested": (decoder_folder, tiny.GEMMA3_NESTED), "gpt2": (gpt2_folder, tiny.GPT2), "bert": (bert_folder, tiny.BERT),
+    "llama gguf": (decoder_gguf, LLAMA_GGUF), "gemma3 gguf": (decoder_gguf, GEMMA_GGUF),
+    "gpt2 gguf": (gpt2_gguf, GPT2_GGUF),
 }  # fmt: skip
 SIZES = [(name, key) for name, (_, values) in CONFIG.items() for key, value in values.items() if type(value) is int]
-SIZES = [(name, key) for name, key in SIZES if key not in ("llama.rope.dimension_count", "pad_token_id")]
+ZERO = ("llama.rope.dimension_count", "pad_token_id", "query_pre_attn_scalar", "max_window_layers")  # no sizes
+SIZES = [(name, key) for name, key in SIZES if key not in ZERO]
+NOT_NEEDED = {
+    "num_key_value_heads", "n_inner", "type_vocab_size", "llama.attention.head_count_kv", "head_dim", "sliding_window",
+    "sliding_window_pattern", "no_rope_layer_interval", "gemma3.attention.head_count_kv",
+    "gemma3.attention.key_length", "gemma3.attention.sliding_window",
+}  # fmt: skip
 
 
-def configured(name, values=None, tensors=()):
+def configured(name, values=None, arrays=None):
     configure, usual = CONFIG[name]
     s = Settings("model", usual if values is None else values)
-    return configure(s, tensors), s
+    return configure(s, arrays or {}), s
 
 
-def complaints(name, values):
+def complaints(name, values, arrays=None):
     """The error message for these settings, or "" without errors; a size that was replaced by 1 must give an error."""
     try:
-        _, s = configured(name, values)
+        _, s = configured(name, values, arrays)
     except InputError as error:
         return str(error)
     assert s.wrong or not s.guessed
@@ -55,16 +69,97 @@ def complaints(name, values):
 def test_a_llama_becomes_a_gpt_config():
     expected = na.GPTConfig(
         tiny.V, 37, 24, 6, 2, d_ff=40, num_kv_heads=2, positions="rotary", norm="rms_norm", activation="swiglu",
-        bias=False, qkv_bias=False, tie_weights=False, rotary_base=500.0, norm_eps=1e-3,
+        bias=False, tie_weights=False, rotary_base=500.0, norm_eps=1e-3,
     )  # fmt: skip
     config, s = configured("llama")
     assert (config, s.wrong, s.guessed) == (expected, [], False)
     qwen2 = dataclasses.replace(expected, qkv_bias=True, norm_eps=1e-6)
-    assert configured("qwen2")[0] == qwen2
-    as_gguf = dataclasses.replace(expected, vocab_size=3, qkv_bias=None, tie_weights=True)
+    assert configured("qwen2", tiny.QWEN2)[0] == qwen2
+    assert configured("qwen2")[0] == dataclasses.replace(qwen2, window=3)
+    as_gguf = dataclasses.replace(expected, vocab_size=3, tie_weights=True)
     assert configured("llama gguf")[0] == as_gguf
     untied = dataclasses.replace(as_gguf, tie_weights=False)
-    assert configured("llama gguf", tensors={"output.weight"})[0] == untied
+    assert configured("llama gguf", arrays={"output.weight": None})[0] == untied
+
+
+def test_the_descendants_of_llama_become_gpt_configs():
+    llama = configured("llama")[0]
+    olmo2 = dataclasses.replace(llama, qk_norm="all", pre_norm=False, branch_norm=True)
+    assert configured("olmo2")[0] == olmo2
+    assert configured("qwen3")[0] == dataclasses.replace(llama, qk_norm="head", d_k=8)
+    smollm3 = dataclasses.replace(llama, num_layers=5, tie_weights=True, nope_every=4)
+    assert configured("smollm3")[0] == smollm3
+    gemma3 = dataclasses.replace(
+        llama, num_layers=4, d_k=8, tie_weights=True, activation="geglu", qk_norm="head", branch_norm=True,
+        embedding_scale=True, attention_scale=13**-0.5, window=3, global_every=3, rotary_base=1000.0,
+        local_rotary_base=100.0, rotary_scaling={"type": "linear", "factor": 8.0},
+    )  # fmt: skip
+    assert configured("gemma3")[0] == gemma3
+    nested = dataclasses.replace(gemma3, tie_weights=False, global_every=2, rotary_scaling=None)
+    assert configured("nested")[0] == nested
+    as_gguf = dataclasses.replace(
+        gemma3, vocab_size=3, num_layers=2, attention_scale=None, global_every=6, rotary_base=500.0,
+        local_rotary_base=1e4, rotary_scaling=None,
+    )  # fmt: skip
+    assert configured("gemma3 gguf")[0] == as_gguf
+    largest = dataclasses.replace(as_gguf, num_layers=62, attention_scale=4**-0.5)  # the width is 24 for 6 heads
+    assert configured("gemma3 gguf", GEMMA_GGUF | {"gemma3.block_count": 62})[0] == largest
+    assert configured("llama gguf", LLAMA_GGUF | {"llama.block_count": 62})[0].attention_scale is None
+    everywhere = dataclasses.replace(as_gguf, window=None, global_every=None, local_rotary_base=None)
+    assert configured("gemma3 gguf", GEMMA_GGUF | {"gemma3.attention.sliding_window": None})[0] == everywhere
+    assert configured("gemma3 gguf", GEMMA_GGUF | {"gemma3.attention.sliding_window_pattern": 1})[0] == everywhere
+
+
+FULL, NEAR = "full_attention", "sliding_attention"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "expected"),
+    [
+        ("qwen2", {"max_window_layers": 2}, (None, None)), ("qwen2", {"max_window_layers": 3}, (None, None)),
+        ("qwen2", {"max_window_layers": None, "layer_types": [NEAR, FULL]}, (3, 2)),
+        ("qwen2", {"max_window_layers": None}, (None, None)), ("qwen2", {"max_window_layers": 1}, None),
+        ("qwen2", {"max_window_layers": "0"}, None), ("qwen2", {"layer_types": [FULL, FULL]}, (None, None)),
+        ("qwen2", {"layer_types": [NEAR, NEAR]}, (3, None)), ("qwen2", {"layer_types": [FULL, NEAR]}, None),
+        ("qwen2", {"layer_types": [NEAR]}, None), ("qwen2", {"layer_types": [NEAR, "chunked"]}, None),
+        ("qwen2", {"layer_types": NEAR}, None), ("qwen2", {"layer_types": [[], {}]}, None),
+        ("qwen2", {"use_sliding_window": False, "layer_types": [FULL, FULL]}, (None, None)),
+        ("qwen2", {"use_sliding_window": False, "layer_types": [NEAR, FULL]}, None),
+        ("qwen3", {"sliding_window": 3}, (None, None)), ("qwen3", {"use_sliding_window": None}, (None, None)),
+        ("gemma3", {"sliding_window_pattern": 1}, (None, None)), ("gemma3", {"sliding_window_pattern": 9}, (3, 9)),
+        ("gemma3", {"layer_types": [NEAR, NEAR, NEAR, NEAR]}, (3, None)),
+        ("nested", {"layer_types": None}, (3, 6)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_windows_are_read_from_each_of_their_places_or_refused(name, change, expected):
+    values = {key: value for key, value in (CONFIG[name][1] | change).items() if value is not None}
+    if expected is None:
+        assert next(iter(reversed(change))) in complaints(name, values) or "max_window_layers" in change
+        assert complaints(name, values)
+    else:
+        config, s = configured(name, values)
+        assert ((config.window, config.global_every), s.wrong) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, 4), ({"no_rope_layer_interval": None}, 4), ({"no_rope_layer_interval": 1}, 1),
+        ({"no_rope_layers": [1, 0, 1, 0, 1]}, 2), ({"no_rope_layers": [1] * 5}, None), ({"no_rope_layers": [0] * 9}, 1),
+        ({"no_rope_layers": [1, 1, 1, 1, 1, 0]}, None), ({"no_rope_layers": [1, 0, 1, 1, 1]}, "refused"),
+        ({"no_rope_layers": [1, 0]}, "refused"), ({"no_rope_layers": 4}, "refused"),
+        ({"no_rope_layers": [1, 0, 1, 2, 1]}, "refused"), ({"no_rope_layer_interval": 0}, "refused"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_layers_without_positions_are_read_or_refused(change, expected):
+    values = {key: value for key, value in (tiny.SMOLLM3 | change).items() if value is not None}
+    if expected == "refused":
+        assert next(iter(change)) in complaints("smollm3", values)
+    else:
+        config, s = configured("smollm3", values)
+        assert (config.nope_every, s.wrong) == (expected, [])
 
 
 def test_a_gpt2_becomes_a_gpt_config():
@@ -93,6 +188,33 @@ def test_missing_settings_get_the_defaults_of_the_original_program():
     assert (config.norm_eps, config.activation, config.tie_weights) == (1e-5, "gelu", True)
 
 
+def test_missing_settings_get_the_defaults_of_transformers():
+    sizes = {
+        "vocab_size": 11, "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 7,
+        "max_position_embeddings": 5,
+    }  # fmt: skip
+
+    def found(kind, *names, **more):
+        s = Settings("model", sizes | {"model_type": kind} | more)
+        config = decoder_folder(s, {})
+        assert s.wrong == []
+        return tuple(getattr(config, name) for name in names)
+
+    names = ("d_k", "tie_weights", "rotary_base", "norm_eps")
+    assert found("llama", *names) == (None, False, 1e4, 1e-6)
+    assert found("qwen3", *names) == (128, False, 1e4, 1e-6)
+    assert found("olmo2", *names) == (None, False, 1e4, 1e-5)
+    assert found("smollm3", *names, "nope_every") == (None, True, 2e6, 1e-6, 4)
+    assert found("gemma3_text", *names) == (256, True, 1e6, 1e-6)
+    layers = ("window", "global_every", "local_rotary_base", "attention_scale")
+    assert found("gemma3_text", *layers) == (4096, 6, 1e4, None)
+    assert found("gemma3_text", "attention_scale", head_dim=64) == (256**-0.5,)
+    on = {"use_sliding_window": True}
+    for kind in ("qwen2", "qwen3"):
+        assert found(kind, "window", "global_every", **on) == (None, None)  # the first 28 layers have no window
+        assert found(kind, "window", "global_every", **on, max_window_layers=0) == (4096, None)
+
+
 @pytest.mark.parametrize("place", ["rope_theta", "rope_parameters", "rope_scaling"])
 def test_rotary_base_is_found_in_each_of_its_places(place):
     values = {k: v for k, v in tiny.LLAMA.items() if k != "rope_theta"}
@@ -101,19 +223,109 @@ def test_rotary_base_is_found_in_each_of_its_places(place):
     assert (config.rotary_base, s.wrong) == (7e6, [])
 
 
+TURNS = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("rope", "expected"),
+    [
+        ({"rope_type": "linear", "factor": 2.0}, {"factor": 2.0}), ({"type": "linear", "factor": 3}, {"factor": 3}),
+        ({"rope_type": "llama3", "original_max_position_embeddings": 8, **TURNS},
+         {"original_max_position_embeddings": 8, **TURNS}),
+        ({"rope_type": "llama3", **TURNS}, {"original_max_position_embeddings": 37, **TURNS}),
+        ({"type": "yarn", "rope_type": "linear", "factor": 2.0}, {"factor": 2.0}),
+        ({"type": "yarn", "factor": 4.0, "beta_fast": 16, "mscale": None},
+         {"factor": 4.0, "beta_fast": 16, "original_max_position_embeddings": 37}),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("place", ["rope_parameters", "rope_scaling"])
+def test_rope_scaling_becomes_rotary_scaling(rope, place, expected):
+    config, s = configured("llama", tiny.LLAMA | {place: rope})
+    kind = rope.get("rope_type", rope.get("type"))
+    assert (config.rotary_scaling, config.rotary_base, s.wrong) == ({"type": kind, **expected}, 500.0, [])
+
+
+def test_rope_scaling_replaces_rope_parameters_if_a_folder_has_both():
+    linear = {"rope_type": "linear", "factor": 2.0}
+    both = {"rope_scaling": linear, "rope_parameters": {"rope_type": "default", "rope_theta": 7e6}}
+    config, s = configured("llama", tiny.LLAMA | both)
+    assert (config.rotary_scaling["factor"], config.rotary_base, s.wrong) == (2.0, 500.0, [])
+
+
+def test_the_tensor_of_a_gguf_file_gives_the_scaling_of_llama_3():
+    values = LLAMA_GGUF | {"llama.rope.freq_base": 5e5, "llama.attention.key_length": 8}
+    del values["llama.rope.dimension_count"]
+    factors = tiny.llama3_factors(8, 5e5)
+
+    def stored(array, read=True):
+        return {"rope_freqs.weight": Stored(array.shape, "F32", (lambda: array) if read else None)}
+
+    config, s = configured("llama gguf", values, stored(factors))
+    assert (config.rotary_scaling, s.wrong) == (tiny.OF_LLAMA3 | {"type": "llama3"}, [])
+    shapes = factors[:-1], factors[None], np.ones(0)
+    for wrong in (factors * 0.99, factors[::-1], factors * np.nan, factors - 1, *shapes):
+        message = complaints("llama gguf", values, stored(wrong))
+        assert "rope_freqs.weight does not hold the rope scaling of Llama 3" in message
+    assert "rope_freqs.weight does not" in complaints("llama gguf", values, stored(factors, read=False))
+    twice = values | {"llama.rope.scaling.factor": 2.0}
+    assert "rope_freqs.weight does not" in complaints("llama gguf", twice, stored(factors))
+
+
+@pytest.mark.parametrize(("kind", "factor", "expected"), [
+    ("linear", 4.0, 4.0), (None, 4.0, 4.0), ("none", 4.0, None), ("linear", None, None), ("linear", 1.0, None),
+])  # fmt: skip
+def test_linear_scaling_of_a_gguf_file(kind, factor, expected):
+    config, s = configured(
+        "llama gguf", LLAMA_GGUF | {"llama.rope.scaling.type": kind, "llama.rope.scaling.factor": factor}
+    )
+    scaling = None if expected is None else {"type": "linear", "factor": expected}
+    assert (config.rotary_scaling, s.wrong) == (scaling, [])
+
+
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("llama", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "its rope scaling is 'linear'"),
-        ("llama", {"rope_scaling": {"rope_type": "yarn"}}, "its rope scaling is 'yarn'"),
+        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "its rope scaling is 'dynamic'"),
+        ("llama", {"rope_scaling": {"type": "ntk", "factor": 2.0}}, "its rope scaling is 'ntk'"),
+        ("llama", {"rope_scaling": {"rope_type": "linear"}}, "factor"),
+        ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 0.5}}, "factor"),
+        ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 1.5}}, "attention_factor"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3", "factor": 2.0}}, "_freq_factor"),
+        ("llama", {"rope_scaling": {"rope_type": "llama3", **TURNS, "high_freq_factor": "4"}}, "high_freq_factor"),
+        ("llama", {"rope_scaling": {"rope_type": "linear", "factor": math.nan}}, "factor"),
         ("llama", {"rope_parameters": {"rope_type": ["x"]}}, "its rope scaling is a list"),
+        ("llama", {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}}}, ""),
         ("llama", {"rope_scaling": "linear"}, "its rope scaling is 'linear'"),
+        ("llama", {"original_max_position_embeddings": 8}, "original_max_position_embeddings is 8"),
+        ("llama", {"layer_types": ["sliding_attention"] * 2}, "layer_types must hold 'full_attention'"),
+        ("smollm3", {"use_sliding_window": True}, "use_sliding_window is True, supported is False"),
+        ("olmo2", {"attention_bias": True}, "attention_bias is True"),
+        ("qwen3", {"attention_bias": True}, "attention_bias is True"),
+        ("qwen3", {"head_dim": 7}, "d_k must be even, got 7"),
+        ("gemma3", {"hidden_activation": "gelu"}, "hidden_activation is 'gelu', supported is 'gelu_pytorch_tanh'"),
+        ("gemma3", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, supported is None"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, supported is None"),
+        ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+        ("gemma3", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar is 0"),
+        ("gemma3", {"query_pre_attn_scalar": None}, "query_pre_attn_scalar is missing"),
+        ("nested", {"rope_parameters": {"full_attention": [], "sliding_attention": 7}}, "its rope scaling is 7"),
+        ("nested", {"rope_parameters": {"full_attention": {}, "sliding_attention": {"type": "linear", "factor": 2.0}}},
+         "its layers with a window have rope scaling"),
+        ("gemma3 gguf", {"gemma3.final_logit_softcapping": 30.0}, "gemma3.final_logit_softcapping is 30.0"),
+        ("gemma3 gguf", {"gemma3.attn_logit_softcapping": 50.0}, "gemma3.attn_logit_softcapping is 50.0"),
+        ("gemma3 gguf", {"gemma3.attention.scale": 0.5}, "gemma3.attention.scale is 0.5, supported is None"),
+        ("llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, supported is 1.0"),
+        ("gemma3 gguf", {"gemma3.attention.causal": False}, "gemma3.attention.causal is False"),
+        ("llama gguf", {"llama.attention.sliding_window": 3}, "llama.attention.sliding_window is 3"),
+        ("llama gguf", {"llama.rope.scaling.attn_factor": 2.0}, "llama.rope.scaling.attn_factor is 2.0"),
+        ("llama gguf", {"llama.attention.value_length": 8}, "llama.attention.value_length is 8, supported is 4"),
         ("llama", {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
         ("llama", {"mlp_bias": True}, "mlp_bias is True, supported is False"),
         ("llama", {"attention_bias": True}, "attention_bias is True, supported is False"),
-        ("llama", {"head_dim": 8}, "head_dim is 8, supported is 4"),
         ("llama", {"tie_word_embeddings": 1}, "tie_word_embeddings is 1, supported is False or True"),
-        ("qwen2", {"use_sliding_window": True}, "use_sliding_window is True"),
+        ("llama", {"use_sliding_window": True}, "use_sliding_window is True"),
+        ("qwen2", {"sliding_window": None}, "sliding_window is missing"),
         ("gpt2", {"activation_function": "swish"}, "activation_function is 'swish', supported is 'gelu_new' or "),
         ("gpt2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         ("gpt2", {"scale_attn_weights": False}, "scale_attn_weights is False"),
@@ -122,11 +334,12 @@ def test_rotary_base_is_found_in_each_of_its_places(place):
         ("bert", {"is_decoder": True}, "is_decoder is True"),
         ("bert", {"pad_token_id": "0"}, "pad_token_id is '0'"),
         ("bert", {"pad_token_id": -1}, "pad_token_id is -1"),
-        ("llama gguf", {"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn', supported is 'none'"),
-        ("llama gguf", {"llama.rope.scaling.factor": 4.0}, "llama.rope.scaling.factor is 4.0"),
+        ("llama gguf", {"llama.rope.scaling.type": "yarn"}, "llama.rope.scaling.type is 'yarn', supported is 'linear'"),
+        ("llama gguf", {"llama.rope.scaling.factor": 0.0}, "llama.rope.scaling.factor is 0.0"),
+        ("llama gguf", {"llama.rope.scaling.factor": 0.5}, "factor"),
         ("llama gguf", {"llama.rope.scale_linear": 2.0}, "llama.rope.scale_linear is 2.0"),
         ("llama gguf", {"llama.expert_count": 8}, "llama.expert_count is 8, supported is 0"),
-        ("llama gguf", {"llama.attention.key_length": 6}, "llama.attention.key_length is 6, supported is 4"),
+        ("llama gguf", {"llama.attention.key_length": 6}, "llama.rope.dimension_count is 4, supported is 6"),
         ("llama gguf", {"tokenizer.ggml.tokens": 7}, "tokenizer.ggml.tokens is not a list of texts"),
         ("llama gguf", {"tokenizer.ggml.tokens": np.ones(3)}, "tokenizer.ggml.tokens is not a list of texts"),
         ("gpt2 gguf", {"tokenizer.ggml.tokens": None}, "tokenizer.ggml.tokens is missing"),
@@ -160,15 +373,15 @@ def test_error_names_a_wrong_size(name, key):
 
 @pytest.mark.parametrize(("name", "key"), SIZES)
 def test_error_names_a_missing_size_unless_it_has_a_default(name, key):
-    defaults = {"num_key_value_heads", "n_inner", "type_vocab_size", "llama.attention.head_count_kv"}
     message = complaints(name, {other: value for other, value in CONFIG[name][1].items() if other != key})
-    assert (f"{key} is missing" in message) == (key not in defaults)
-    assert bool(message) == (key not in defaults)
+    assert (f"{key} is missing" in message) == (key not in NOT_NEEDED)
+    assert bool(message) == (key not in NOT_NEEDED)
 
 
 @pytest.mark.parametrize(
     ("name", "key"),
     [("llama", "rms_norm_eps"), ("llama", "rope_theta"), ("gpt2", "layer_norm_epsilon"), ("bert", "layer_norm_eps"),
+     ("gemma3", "rope_local_base_freq"), ("gemma3", "rope_theta"), ("gemma3 gguf", "gemma3.rope.freq_base_swa"),
      ("llama gguf", "llama.rope.freq_base"), ("gpt2 gguf", "gpt2.attention.layer_norm_epsilon")],
 )  # fmt: skip
 def test_error_names_a_wrong_float(name, key):

@@ -111,6 +111,7 @@ def test_truncation_and_padding_in_the_file_are_ignored(tmp_path):
         ("smollm", ["I", "'ll", " pay", " ", "1", "2", "3", "4", ",", " O", "'", "K", "!!", "\n", "\n", "x"]),
         ("qwen2", ["I", "'ll", " pay", " ", "1", "2", "3", "4", ",", " O", "'K", "!!\n\n", "x"]),
         ("llama-bpe", ["I", "'ll", " pay", " ", "123", "4", ",", " O", "'K", "!!\n\n", "x"]),
+        ("dbrx", ["I", "'ll", " pay", " ", "123", "4", ",", " O", "'K", "!!\n\n", "x"]),
     ],
 )
 def test_each_splitting_rule_gives_the_chunks_of_its_family(rule, expected):

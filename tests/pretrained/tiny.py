@@ -31,6 +31,38 @@ LLAMA: Settings = {
     "rope_theta": 500.0, "hidden_act": "silu", "tie_word_embeddings": False,
 }  # fmt: skip
 BLOCKS_OF_32 = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 96}  # sizes that can be quantized
+TIED = LLAMA | {"tie_word_embeddings": True}
+# with heads of 8 and this base, one wavelength is between 8192 / 4 and 8192 tokens, and one is longer
+OF_LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+LLAMA3 = LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **OF_LLAMA3}}
+LINEAR = LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.5}}
+QWEN2 = LLAMA | {"model_type": "qwen2", "rms_norm_eps": 1e-6}
+QWEN2_WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}
+QWEN3 = LLAMA | {"model_type": "qwen3", "head_dim": 8}
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+QWEN3_YARN = QWEN3 | {
+    "tie_word_embeddings": True, "num_hidden_layers": 3, "rope_scaling": YARN, "use_sliding_window": True,
+    "sliding_window": 3, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}  # fmt: skip
+SMOLLM3 = LLAMA | {  # one layer without positions
+    "model_type": "smollm3", "num_hidden_layers": 5, "tie_word_embeddings": True, "no_rope_layer_interval": 4,
+    "pad_token_id": None,
+}  # fmt: skip
+SMOLLM3_LIST = SMOLLM3 | {"num_hidden_layers": 3, "no_rope_layers": [1, 0, 1], "tie_word_embeddings": False}
+OLMO2 = LLAMA | {"model_type": "olmo2", "pad_token_id": None}
+GEMMA3 = LLAMA | {  # written like the files of 2025: two layers with a window, one without, one with
+    "model_type": "gemma3_text", "num_hidden_layers": 4, "head_dim": 8, "query_pre_attn_scalar": 13,
+    "sliding_window": 3, "sliding_window_pattern": 3, "hidden_activation": "gelu_pytorch_tanh",
+    "tie_word_embeddings": True, "rope_theta": 1000.0, "rope_local_base_freq": 100.0,
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+}  # fmt: skip
+GEMMA3_NESTED = {k: v for k, v in GEMMA3.items() if "rope_" not in k and "pattern" not in k} | {  # like those of 2026
+    "layer_types": ["sliding_attention", "full_attention"] * 2, "tie_word_embeddings": False,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+    },
+}  # fmt: skip
 GPT2: Settings = {
     "model_type": "gpt2", "vocab_size": V, "n_embd": 20, "n_head": 5, "n_layer": 3, "n_positions": 17, "n_inner": 28,
     "layer_norm_epsilon": 1e-4, "activation_function": "gelu_new",
@@ -51,24 +83,33 @@ def drawn(shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> Tenso
 
 
 def llama(settings: Settings, rng: np.random.Generator) -> Tensors:
-    """A llama, or a qwen2, which has biases."""
-    d, ff, H = settings["hidden_size"], settings["intermediate_size"], settings["num_attention_heads"]
-    kv = d // H * settings["num_key_value_heads"]
+    """A llama or one of its descendants."""
+    kind, d, ff = settings["model_type"], settings["hidden_size"], settings["intermediate_size"]
+    H, H_kv = settings["num_attention_heads"], settings["num_key_value_heads"]
+    d_k = settings.get("head_dim", d // H)
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (V, d), "model.norm.weight": (d,)}
     if not settings["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (V, d)
+    norms = {
+        "olmo2": ["post_attention_layernorm", "post_feedforward_layernorm"],
+        "gemma3_text": ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                        "post_feedforward_layernorm"],
+    }.get(kind, ["input_layernorm", "post_attention_layernorm"])  # fmt: skip
     for i in range(settings["num_hidden_layers"]):
         at = f"model.layers.{i}."
-        shapes |= {at + "input_layernorm.weight": (d,), at + "post_attention_layernorm.weight": (d,)}
-        for name, width in (("q", d), ("k", kv), ("v", kv)):
+        shapes |= {at + f"{norm}.weight": (d,) for norm in norms}
+        for name, width in (("q", H * d_k), ("k", H_kv * d_k), ("v", H_kv * d_k)):
             shapes[at + f"self_attn.{name}_proj.weight"] = (width, d)
-            if settings["model_type"] == "qwen2":
+            if kind == "qwen2":
                 shapes[at + f"self_attn.{name}_proj.bias"] = (width,)
         shapes |= {
-            at + "self_attn.o_proj.weight": (d, d), at + "mlp.gate_proj.weight": (ff, d),
+            at + "self_attn.o_proj.weight": (d, H * d_k), at + "mlp.gate_proj.weight": (ff, d),
             at + "mlp.up_proj.weight": (ff, d), at + "mlp.down_proj.weight": (d, ff),
         }  # fmt: skip
-    return drawn(shapes, rng)
+        for name, heads in {"q": H, "k": H_kv}.items() if kind in ("qwen3", "olmo2", "gemma3_text") else ():
+            shapes[at + f"self_attn.{name}_norm.weight"] = (heads * d_k if kind == "olmo2" else d_k,)
+    tensors = drawn(shapes, rng)
+    return {n: w - 1 if kind == "gemma3_text" and "norm" in n else w for n, w in tensors.items()}
 
 
 def gpt2(settings: Settings, rng: np.random.Generator) -> Tensors:
@@ -104,12 +145,12 @@ def bert(settings: Settings, rng: np.random.Generator) -> Tensors:
     return drawn(shapes, rng)
 
 
-MAKERS = {"llama": llama, "qwen2": llama, "gpt2": gpt2, "bert": bert}
+MAKERS = {"gpt2": gpt2, "bert": bert}
 
 
 def tensors_of(name: str, settings: Settings) -> Tensors:
     """The tensors of a checkpoint; the keys are their names in a folder."""
-    return MAKERS[settings["model_type"]](settings, np.random.default_rng(zlib.crc32(name.encode())))
+    return MAKERS.get(settings["model_type"], llama)(settings, np.random.default_rng(zlib.crc32(name.encode())))
 
 
 def write_safetensors(path: Path, tensors: Tensors, kind: str = "F32") -> None:
@@ -170,11 +211,13 @@ def write_tokenizer(folder: Path, made: tokenizers.Tokenizer) -> None:
 
 
 def write_gguf(path: Path, settings: Settings, tensors: Tensors, kind: str = "F32") -> Path:
-    """Write a file like llama.cpp's converter: its names, matrices of GPT-2 for W x, rotary pairs interleaved."""
-    gpt = settings["model_type"] == "gpt2"
+    """Write a file like llama.cpp's converter: its names, matrices of GPT-2 for W x, rotary pairs interleaved for two
+    kinds of models, gammas of Gemma with 1 added, and the frequencies of Llama 3 as a tensor."""
+    name = settings["model_type"].removesuffix("_text")
+    gpt = name == "gpt2"
     H = settings["n_head" if gpt else "num_attention_heads"]
     layers = settings["n_layer" if gpt else "num_hidden_layers"]
-    writer = gguf.GGUFWriter(path, settings["model_type"])
+    writer = gguf.GGUFWriter(path, name)
     writer.add_embedding_length(settings["n_embd" if gpt else "hidden_size"])
     writer.add_block_count(layers)
     writer.add_feed_forward_length(settings["n_inner" if gpt else "intermediate_size"])
@@ -183,31 +226,60 @@ def write_gguf(path: Path, settings: Settings, tensors: Tensors, kind: str = "F3
     if gpt:
         writer.add_layer_norm_eps(settings["layer_norm_epsilon"])
     else:
-        writer.add_head_count_kv(settings["num_key_value_heads"])
-        writer.add_layer_norm_rms_eps(settings["rms_norm_eps"])
-        writer.add_rope_freq_base(settings["rope_theta"])
-        writer.add_rope_dimension_count(settings["hidden_size"] // H)
+        add_of_llama(writer, settings)
     add_tokenizer(writer)
-    arch = gguf.MODEL_ARCH.GPT2 if gpt else gguf.MODEL_ARCH.LLAMA
+    arch = next(arch for arch, its_name in gguf.MODEL_ARCH_NAMES.items() if its_name == name)
     names = gguf.get_tensor_name_map(arch, layers)
     for name, array in tensors.items():
         theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert theirs
         if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             array = np.ascontiguousarray(array.T)
-        if name.endswith("q_proj.weight"):
+        if arch in INTERLEAVED and name.endswith("q_proj.weight"):
             array = interleaved(array, H)
-        if name.endswith("k_proj.weight"):
+        if arch in INTERLEAVED and name.endswith("k_proj.weight"):
             array = interleaved(array, settings["num_key_value_heads"])
+        if arch == gguf.MODEL_ARCH.GEMMA3 and name.endswith("norm.weight"):
+            array = array + 1
         chosen = gguf.GGMLQuantizationType.F32 if array.ndim == 1 else gguf.GGMLQuantizationType[kind]
         if kind == "Q4_1" and "embed" in name:
             chosen = gguf.GGMLQuantizationType.Q8_0
         writer.add_tensor(theirs, gguf.quantize(array, chosen), raw_dtype=chosen)
+    if settings.get("rope_scaling", {}).get("rope_type") == "llama3":
+        writer.add_tensor("rope_freqs.weight", llama3_factors(settings["head_dim"], settings["rope_theta"]))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def add_of_llama(writer: gguf.GGUFWriter, settings: Settings) -> None:
+    """The settings of a llama and its descendants that GPT-2 does not have."""
+    writer.add_head_count_kv(settings["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(settings["rms_norm_eps"])
+    writer.add_rope_freq_base(settings["rope_theta"])
+    d_k = settings.get("head_dim", settings["hidden_size"] // settings["num_attention_heads"])
+    if settings["model_type"] in ("llama", "smollm3"):
+        writer.add_rope_dimension_count(d_k)
+    if "head_dim" in settings:
+        writer.add_key_length(d_k)
+        writer.add_value_length(d_k)
+    if settings["model_type"] == "gemma3_text":
+        writer.add_sliding_window(settings["sliding_window"])
+    scaling = settings.get("rope_scaling", {})
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(scaling["factor"])
+
+
+def llama3_factors(d_k: int, base: float) -> np.ndarray:
+    """What llama.cpp stores for Llama 3: 1 for short wavelengths, 8 for long ones, and numbers between them."""
+    wavelengths = 2 * np.pi * base ** (np.arange(0, d_k, 2) / d_k)
+    share = (8192 / wavelengths - 1) / (4 - 1)
+    middle = 1 / ((1 - share) / 8 + share)
+    return np.where(wavelengths < 8192 / 4, 1, np.where(wavelengths > 8192, 8, middle)).astype(np.float32)
 
 
 def add_tokenizer(writer: gguf.GGUFWriter) -> None:
@@ -219,6 +291,9 @@ def add_tokenizer(writer: gguf.GGUFWriter) -> None:
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(2)
     writer.add_chat_template(CHATML)
+
+
+INTERLEAVED = (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
 
 
 def interleaved(w: np.ndarray, num_heads: int) -> np.ndarray:
@@ -240,12 +315,24 @@ def file(settings: Settings, **options: Any) -> Callable[[Path, str], Path]:
     return lambda at, name: write_gguf(at / f"{name}.gguf", settings, tensors_of(name, settings), **options)
 
 
-TIED = LLAMA | {"tie_word_embeddings": True}
-QWEN2 = LLAMA | {"model_type": "qwen2", "rms_norm_eps": 1e-6}
+# in the file, llama.cpp fixes what Gemma 3 and SmolLM3 say in a folder: a global layer after five others, a local base
+# of 10000, the usual scale; a layer without positions after three others
+AS_GGUF = {
+    "llama 3": LLAMA3, "llama linear": LINEAR, "qwen2": QWEN2, "qwen3": QWEN3,
+    "qwen3 tied": QWEN3 | {"tie_word_embeddings": True}, "smollm3": SMOLLM3, "olmo2": OLMO2,
+    "gemma3_text": GEMMA3 | {
+        "num_hidden_layers": 7, "sliding_window_pattern": 6, "rope_local_base_freq": 1e4, "query_pre_attn_scalar": 8,
+    },
+}  # fmt: skip
+AS_GGUF = {name: settings | {"rms_norm_eps": 2.0**-10} for name, settings in AS_GGUF.items()}  # exact in float32
 CASES: dict[str, Callable[[Path, str], Path]] = {
     "llama": folder(LLAMA), "llama tied": folder(TIED), "llama in float16": folder(LLAMA, kind="F16"),
     "llama in bfloat16": folder(TIED, kind="BF16"), "llama in shards": folder(LLAMA, kind="BF16", shards=3),
-    "qwen2": folder(QWEN2), "gpt2": folder(GPT2), "bert": folder(BERT),
+    "qwen2": folder(QWEN2), "qwen2 with a window": folder(QWEN2_WINDOW), "qwen3": folder(QWEN3),
+    "qwen3 with yarn": folder(QWEN3_YARN), "llama 3": folder(LLAMA3), "llama linear": folder(LINEAR),
+    "smollm3": folder(SMOLLM3), "smollm3 with a list": folder(SMOLLM3_LIST), "olmo2": folder(OLMO2),
+    "gemma3_text": folder(GEMMA3), "gemma3_text nested": folder(GEMMA3_NESTED),
+    "gpt2": folder(GPT2), "bert": folder(BERT),
     "llama gguf": file(LLAMA), "llama tied gguf": file(TIED),
     "gpt2 gguf": file(GPT2 | {"n_inner": 80, "n_positions": 1024}),  # sizes that the reference assumes
     "llama in Q8_0": file(LLAMA | BLOCKS_OF_32, kind="Q8_0"), "llama in Q4_1": file(TIED | BLOCKS_OF_32, kind="Q4_1"),
@@ -253,9 +340,12 @@ CASES: dict[str, Callable[[Path, str], Path]] = {
 }  # fmt: skip
 
 
+FILES = {f"{name} as gguf": file(settings) for name, settings in AS_GGUF.items()}  # no results are stored for these
+
+
 def write(at: Path, name: str) -> Path:
     """Write the checkpoint with this name, and return its path."""
-    return CASES[name](at, name)
+    return {**CASES, **FILES}[name](at, name)
 
 
 def write_overflowing(at: Path, settings: Settings) -> Path:

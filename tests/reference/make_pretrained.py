@@ -39,8 +39,15 @@ Vectors = dict[str, np.ndarray]
 @contextlib.contextmanager
 def in_float64() -> Iterator[None]:
     """Makes `torch.float32` mean float64: `transformers` computes angles and norms in float32 for any dtype."""
-    with mock.patch.object(torch, "float32", torch.float64), mock.patch.object(torch, "float", torch.float64):
-        yield
+    torch.set_default_dtype(torch.float64)
+    try:
+        with (
+            mock.patch.object(torch, "float32", torch.float64), mock.patch.object(torch, "float", torch.float64),
+            mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
+        ):  # fmt: skip
+            yield
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
