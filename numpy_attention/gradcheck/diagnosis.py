@@ -5,7 +5,7 @@
         where          is c wrong only where x < 0, and which relation holds there?
         c = f(g)       is c the right gradient transposed, shifted, reversed, or times a factor from the formula?
         c - g          what is added to g: dy, the same number for each row, a multiple of x or of the output?
-    experiments    run the backward again with gamma all ones, without a mask, with ids that do not repeat:
+    experiments    run the backward again with gamma all ones, without a mask, without an option:
                    with which of these is the backward right?
     places         which elements are wrong: only the last row, only the diagonal?
 
@@ -23,26 +23,19 @@ from numpy_attention.gradcheck.experiments import experiments, ignored_outputs
 from numpy_attention.gradcheck.line import Scalar, largest
 from numpy_attention.gradcheck.places import at_one_value, branch, place, place_in_words
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.terms import (
-    Relation,
-    Term,
-    added,
-    by_a_function,
-    by_a_term,
-    constant,
-    factor_in_words,
-    slack_of,
-    terms_of,
-)
+from numpy_attention.gradcheck.terms import added, constant, factor_in_words, slack_of
 from numpy_attention.gradcheck.trees import Arrays
 
 ZERO = 1e-13  # relative to the right gradient: the round-off of terms that cancel
 NOISE = 1e-6  # relative to the right gradient: a smaller error without a known factor is probably noise
 HIDDEN = "hidden or ignored elements still get a gradient"
+WHERE, THERE = "wrong just where ", ", and there "  # a condition without a rule: an experiment may find a better cause
 
 
 def diagnose(evidence: Evidence) -> str:
-    """Set the pattern of each wrong argument, and return the likely mistake."""
+    """Set the pattern of each wrong argument, the place of its wrong elements, and return the likely mistake."""
+    for report in evidence.wrong:
+        report.pattern = place(report.wrong, np.isfinite(report.numeric))
     if ties := [report.tie for report in evidence.wrong if report.tie]:
         return "; ".join(ties[:2])
     points = [at_one_value(report, evidence.arrays) for report in evidence.wrong]
@@ -53,22 +46,19 @@ def diagnose(evidence: Evidence) -> str:
     if len(evidence.scalar.dy) > 1:  # a backward that ignores an output looks as if it lacks a term
         ignored = "; ".join(ignored_outputs(evidence, [report.name for report in evidence.wrong]))
         if ignored:
-            for report in evidence.wrong:
-                report.pattern = place(report.wrong, np.isfinite(report.numeric))
             return ignored
     mistakes: dict[str, list[str]] = {}  # each mistake, and the gradients that have it
-    known = 0
+    unknown = []
     for report in evidence.wrong:
-        relation = find(report, evidence)
-        report.pattern = relation.pattern if relation else place(report.wrong, np.isfinite(report.numeric))
-        if relation:
-            mistakes.setdefault(relation.mistake, []).append(report.symbol)
-            known += not relation.weak
+        if mistake := find(report, evidence):
+            mistakes.setdefault(mistake, []).append(report.symbol)
+        else:
+            unknown.append(report)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
-    if known < len(evidence.wrong):
+    if unknown or any(one.startswith(WHERE) and THERE not in one and ": " not in one for one in mistakes):
         found = [_of_a_layers_input(evidence), next(experiments(evidence), "") or _of_one_parameter(evidence)]
         if any(found):
-            only = [one for one in evidence.wrong if one.pattern.startswith("only")]
+            only = [one for one in unknown if one.pattern.startswith("only")]
             found += [place_in_words(one, cause_known=True) for one in only]
         sentences = [*filter(None, found), *sentences]
     if not sentences:
@@ -80,8 +70,6 @@ def _exchanged(evidence: Evidence) -> str:
     """The mistake, if each of two wrong gradients is the right gradient of the other argument."""
     for one, other in itertools.combinations(evidence.wrong, 2):
         if other.fits(one.analytic) and one.fits(other.analytic):
-            for report in (one, other):
-                report.pattern = place(report.wrong, np.isfinite(report.numeric))
             return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
     return ""
 
@@ -111,84 +99,69 @@ def _of_one_parameter(evidence: Evidence) -> str:
 
 
 @np.errstate(all="ignore")
-def find(report: ArgumentReport, evidence: Evidence) -> Relation | None:
-    """The first relation that explains every element that was compared."""
+def find(report: ArgumentReport, evidence: Evidence) -> str:
+    """The first mistake that explains every element that was compared; "" if there is none."""
     scalar, arrays, seen = evidence.scalar, evidence.arrays, np.isfinite(report.numeric)
     if not seen.any() or not report.wrong.any():
-        return None
+        return ""
     if largest(report.analytic[seen]) <= ZERO * largest(report.numeric[seen]):
-        return Relation("zero everywhere", "the backward returns zero: is a term missing, or do two terms cancel?")
-    terms = terms_of(report, arrays, scalar.y)
+        return "the backward returns zero: is a term missing, or do two terms cancel?"
     slack, right = slack_of(report, seen), report.numeric[seen]
     enough = np.count_nonzero(np.abs(right) > 100 * slack) >= 2
-    factor = constant(report, seen) if enough else 0.0
-    if factor:
-        return factor_in_words(factor, scalar, arrays, evidence.problem.options)
+    if enough and (factor := constant(report, seen)):
+        return factor_in_words(factor, scalar, arrays, evidence.problem.options)[0]
     if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(slack[0]):
         factor = float(report.analytic[seen][0] / right[0])
-        known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
-        return known if known.certain else None  # between two numbers there is always a factor
+        mistake, known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
+        return mistake if known else ""  # between two numbers there is always a factor
     if seen.all() and enough:
-        for candidate_relation, candidate in _candidates(report, scalar, arrays):
+        for mistake, candidate in _candidates(report, scalar, arrays):
             if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
-                return candidate_relation
+                return mistake
     off = largest(report.analytic[seen] - right)
     if report.wrong.sum() > 1 and off < NOISE * largest(right):
-        share = f"{off / largest(right):.0e}"
-        return Relation(
-            f"right to {share}",
-            f"right to {share}, and the error follows no rule: is it noise, from an iteration that stops at a "
-            f"tolerance or from large terms that cancel? Then allow this error: rtol={10 * off / largest(right):.0e}"
+        return (
+            f"right to {off / largest(right):.0e}, and the error follows no rule: is it noise, from an iteration that "
+            "stops at a tolerance or from large terms that cancel? Then allow this error: "
+            f"rtol={10 * off / largest(right):.0e}"
         )
-    where = branch(report, arrays, scalar.y, scalar.dy)
-    found = place(report.wrong, seen)
-    if not where.startswith((report.name, f"|{report.name}")) and _is_one_place(found):
+    where, found = branch(report, arrays, scalar.y, scalar.dy), report.pattern
+    own = where.startswith((report.name, f"|{report.name}"))
+    if found == "the diagonal" or (not own and found.startswith(("only the first place", "only the last place"))):
         where = ""  # a place is the simpler rule; values of other arrays can separate a row or a diagonal by chance
-    elif found == "the diagonal":
-        where = ""
-    hidden = _hidden(report, arrays, where) if seen.all() else None
+    hidden = _hidden(report, arrays, where) if seen.all() else ""
     if hidden:
         return hidden
     if where:
-        inside = _of_wrong_elements(report, evidence, terms)
-        mistake = f"wrong just where {where}" + (f", and there {inside}" if inside else "")
-        return Relation(f"just where {where}", mistake, weak=not inside)
+        inside = _of_wrong_elements(report, evidence)
+        return f"{WHERE}{where}" + (f"{THERE}{inside}" if inside else "")
     if not seen.all() or not enough:
-        return None
-    mistake = _by_element(report, seen, evidence, terms)
+        return ""
+    mistake = added(report, scalar, arrays, slack.reshape(report.shape))
     if mistake:
-        return Relation("each element by a different factor", mistake, weak=True)
-    relation = added(report, scalar, arrays, slack.reshape(report.shape), terms)
-    if relation:
-        return relation
-    inside = _of_wrong_elements(report, evidence, terms) if found.startswith(("only", "the diagonal")) else ""
+        return mistake
+    inside = _of_wrong_elements(report, evidence) if found.startswith(("only", "the diagonal")) else ""
     part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
-    return Relation(found, f"wrong only {part}, and there {inside}") if inside else None
+    return f"wrong only {part}{THERE}{inside}" if inside else ""
 
 
-def _is_one_place(found: str) -> bool:
-    return found == "the diagonal" or found.startswith(("only the first place along", "only the last place along"))
-
-
-def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> Relation | None:
-    """The relation, if a gradient is wrong only where it must be zero."""
+def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> str:
+    """The mistake, if a gradient is wrong only where it must be zero; else ""."""
     part = report.wrong
     if part.all() or not np.all(np.abs(report.numeric[part]) <= slack_of(report, part)):
-        return None
+        return ""
     masks = [name for name, value in arrays.items() if value.dtype == bool]
     if part.sum() == 1 and not masks and not where:
         index = ", ".join(map(str, report.worst))
-        stray = f"right except for element [{index}], which must be zero: check the indexing there"
-        return Relation("a single element", stray)
-    what = f"it leaks through elements that {masks[0]} hides" if masks else HIDDEN
+        return f"right except for element [{index}], which must be zero: check the indexing there"
     if where and not masks:
         own = where.startswith((report.name, f"|{report.name}"))
-        what = f"wrong just where {where}: the gradient must be zero there" + ("" if own else f"; {what}")
-        return Relation(f"just where {where}", what)
-    return Relation("not zero where it must be", f"wrong only where the gradient must be zero: {what}")
+        return f"{WHERE}{where}: the gradient must be zero there" + ("" if own else f"; {HIDDEN}")
+    what = f"it leaks through elements that {masks[0]} hides" if masks else HIDDEN
+    return f"wrong only where the gradient must be zero: {what}"
 
 
-def _of_wrong_elements(report: ArgumentReport, evidence: Evidence, terms: list[Term]) -> str:
+def _of_wrong_elements(report: ArgumentReport, evidence: Evidence) -> str:
     """The mistake in the wrong elements alone; "" if no relation explains them."""
     part = report.wrong
     analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
@@ -198,51 +171,34 @@ def _of_wrong_elements(report: ArgumentReport, evidence: Evidence, terms: list[T
         return "the backward returns zero: is this part of the gradient never computed?"
     factor = constant(report, part) if part.sum() > 1 else 0.0
     if factor:
-        return factor_in_words(factor, evidence.scalar, evidence.arrays, evidence.problem.options).mistake
-    if part.sum() > 1:
-        return _by_element(report, part, evidence, terms)
+        return factor_in_words(factor, evidence.scalar, evidence.arrays, evidence.problem.options)[0]
     return ""
 
 
-def _by_element(report: ArgumentReport, part: np.ndarray, evidence: Evidence, terms: list[Term]) -> str:
-    """The function or the factor that changes the right gradient into the wrong gradient, element by element."""
-    (y, *others), (dy, *_) = evidence.scalar.y, evidence.scalar.dy
-    mistake = by_a_function(report, part, evidence.arrays, y, dy) if not others else ""
-    return mistake or by_a_term(report, part, terms)
-
-
-def _candidates(
-    report: ArgumentReport, scalar: Scalar, arrays: Arrays
-) -> Iterator[tuple[Relation, np.ndarray]]:
+def _candidates(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:
     """Typical wrong gradients, computed from the right gradient, or from the outputs and dy."""
     right = report.numeric
-    lost = Relation(
-        "all signs lost", "the absolute value of the right gradient: is a sign lost in an abs, a square or a root?"
-    )
-    yield lost, np.abs(right)
+    yield "the absolute value of the right gradient: is a sign lost in an abs, a square or a root?", np.abs(right)
     for i, j in itertools.combinations(range(right.ndim), 2):
         if right.shape[i] == right.shape[j] > 1:
-            yield Relation("transposed", f"transposed (axes {i} and {j})"), right.swapaxes(i, j)
+            yield f"transposed (axes {i} and {j})", right.swapaxes(i, j)
     for axis, n in enumerate(right.shape):
         if n > 2:
-            yield Relation("reversed", f"reversed along axis {axis}"), np.flip(right, axis)
+            yield f"reversed along axis {axis}", np.flip(right, axis)
         if n > 1:
-            averaged = Relation("averaged", f"averaged over axis {axis}: each element must keep its own value")
-            yield averaged, np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
-    diagonal = Relation(
-        "the diagonal alone",
+            averaged = np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
+            yield f"averaged over axis {axis}: each element must keep its own value", averaged
+    diagonal = (
         "only the diagonal of the softmax's Jacobian, w (1 - w) dy: every output of a row depends on every score of "
-        "the row",
+        "the row"
     )
     for y, dy in zip(scalar.y, scalar.dy):
         if y.shape == right.shape:
             yield diagonal, y * (1 - y) * dy
             for axis, n in enumerate(right.shape):
                 if n > 1:
-                    yield Relation(
-                        "the sum without its weights",
-                        f"w * (dy - sum(dy)) along axis {axis}: the sum must be weighted, sum(dy * w)",
-                    ), y * (dy - dy.sum(axis, keepdims=True))
+                    mistake = f"w * (dy - sum(dy)) along axis {axis}: the sum must be weighted, sum(dy * w)"
+                    yield mistake, y * (dy - dy.sum(axis, keepdims=True))
     known = [*arrays.items(), *(("y", y) for y in scalar.y)]
     for dy in scalar.dy:
         for name, z in known:
@@ -250,8 +206,7 @@ def _candidates(
                 for axes in itertools.combinations(range(dy.ndim), dy.ndim - right.ndim):
                     total = (dy * z).sum(axes)
                     if total.shape == right.shape:
-                        yield Relation(
-                            f"the sum of dy * {name}",
+                        yield (
                             f"the gradient is sum(dy * {name}); it must be the sum of dy times the array that the "
                             f"forward multiplies {report.name} by (perhaps {name} normalized, cut, or of another step)"
                         ), total

@@ -1,11 +1,11 @@
 """Experiments on a wrong backward: change one thing at a time. When is the backward right, and on what does it depend?
 
-    dy                 twice the dy must give twice the gradient
+    dy                 is the backward the forward applied to dy, or the Jacobian without its transpose?
     parts of dy        keep one output of dy, or one place along an axis. If the backward ignores a part that matters,
                        one of several uses of an argument is not added, or an assignment replaces a sum. If it mixes
                        places that the forward does not mix, it sums along the wrong axis
-    an argument        set it to a value without effect: a mask that hides nothing, a gamma of ones, ids that do not
-                       repeat, a symmetric matrix. A backward that is right only there does not use the argument
+    an argument        set it to a value without effect: a mask that hides nothing, a gamma of ones. A backward that
+                       is right only there does not use the argument
     an option          run without the option
     sums and lengths   the gradient at the input of a softmax sums to zero, a rotation keeps lengths: which rule fails?
 
@@ -23,14 +23,10 @@ import numpy as np
 
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.gradcheck.line import Outputs, first_step, rms
-from numpy_attention.gradcheck.problem import Arrays, is_float
+from numpy_attention.gradcheck.problem import is_float
 
 UNDONE = "a backward applies the transpose (the transposed matrix, the sum from the other end, the negative angle)"
 SMALL = 1e-4  # the experiments cannot see a smaller relative error
-REPEATED = (
-    "a row for repeated {name} must get the sum of all contributions, but d[{name}] += dy keeps only the last one; "
-    "use np.add.at (a scatter-add), or sort and np.add.reduceat"
-)
 OTHER = 1.37  # a constant that no formula contains
 FEW = 8  # with more arguments, as in a layer, only vectors are set to ones
 MANY = 16  # longer axes are not examined place by place
@@ -43,9 +39,8 @@ def experiments(evidence: Evidence) -> Iterator[str]:
     if all(report.error < SMALL for report in wrong):
         return
     with np.errstate(all="ignore"):
-        yield from _with_other_cotangents(evidence, names)
+        yield from _forward_of_dy(evidence, names)
         yield from _where_ids_repeat(evidence)
-        yield from ignored_outputs(evidence, names)
         yield from at_neutral_values(evidence, names)
         yield from _jacobian_itself(evidence, names)
         if not any(report.wrong.sum() == 1 < report.wrong.size for report in wrong):
@@ -57,21 +52,14 @@ def experiments(evidence: Evidence) -> Iterator[str]:
             yield from local(evidence, names)
 
 
-def _with_other_cotangents(evidence: Evidence, names: list[str]) -> Iterator[str]:
-    """Whether the backward is not linear in dy, or is the forward applied to dy."""
-    problem, dy = evidence.problem, evidence.scalar.dy
-    once, twice = evidence.gradients(), evidence.gradients(tuple(2 * one for one in dy))
-    for name in names:
-        grad, double = once[name], twice[name]
-        if grad is None or double is None or not np.any(grad):
-            continue
-        if np.allclose(double, grad, rtol=1e-12, atol=0):
-            yield f"d{name} does not depend on dy at all: is the factor dy missing?"
-        if np.allclose(double, 4 * grad, rtol=1e-9, atol=0):
-            yield f"d{name} grows with the square of dy: is dy multiplied twice?"
-        if len(dy) == 1 and dy[0].shape == evidence.exact[name].shape:
-            again = problem.run({**evidence.exact, name: dy[0]})[0] if dy[0].size == grad.size else ()
-            if again and again[0].shape == grad.shape and np.allclose(again[0], grad, rtol=1e-9, atol=1e-12):
+def _forward_of_dy(evidence: Evidence, names: list[str]) -> Iterator[str]:
+    """Whether the backward is the forward applied to dy."""
+    dy = evidence.scalar.dy
+    for name in names if len(dy) == 1 else ():
+        grad = evidence.gradients()[name]
+        if grad is not None and np.any(grad) and dy[0].shape == evidence.exact[name].shape:
+            again = evidence.problem.run({**evidence.exact, name: dy[0]})[0]
+            if again[0].shape == grad.shape and np.allclose(again[0], grad, rtol=1e-9, atol=1e-12):
                 yield f"d{name} is the forward applied to dy: {UNDONE}"
 
 
@@ -109,7 +97,11 @@ def _where_ids_repeat(evidence: Evidence) -> Iterator[str]:
             wrong, analytic = evidence.wrong[0].wrong, evidence.wrong[0].analytic
             rows = set(np.flatnonzero(wrong.any(axis=tuple(range(1, wrong.ndim)))).tolist())
             if rows and rows == set(numbers[counts > 1].tolist()) and _one_term_each(evidence, value, analytic, rows):
-                yield f"wrong just where an id in {name} repeats: {REPEATED.format(name=name)}"
+                yield (
+                    f"wrong just where an id in {name} repeats: a row for repeated {name} must get the sum of all "
+                    f"contributions, but d[{name}] += dy keeps only the last one; use np.add.at (a scatter-add), or "
+                    "sort and np.add.reduceat"
+                )
 
 
 def _one_term_each(evidence: Evidence, ids: np.ndarray, analytic: np.ndarray, rows: set[int]) -> bool:
@@ -142,14 +134,15 @@ def _without(name: str, value: Any) -> str:
         )
     if name == "block_size":
         return f"right in one block: with {name}={value} a block overwrites a sum to which it must add, or is left out"
-    return f"right without the option {name}: does the backward ignore {name}={value!r}?"
+    ignored = f"{name}={value!r}" if isinstance(value, (int, float, str)) else name  # the address of a function varies
+    return f"right without the option {name}: does the backward ignore {ignored}?"
 
 
 def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
-    """Wrong sums and lengths: at the input of a softmax, of weights that must sum to one, of a rotation."""
+    """Wrong sums and lengths, not of parameters: at the input of a softmax, of weights with sum 1, of a rotation."""
     for report in evidence.wrong:
         right, analytic = report.numeric, report.analytic
-        if not np.isfinite(right).all() or not report.size:
+        if not np.isfinite(right).all() or report.name in evidence.problem.parameters:
             continue
         slack = 1e-6 * report.size
         for axis, n in enumerate(right.shape):
@@ -174,6 +167,12 @@ def _sums_and_lengths(evidence: Evidence) -> Iterator[str]:
                     f"{report.symbol} must sum to zero along axis {axis}, as at the input of every softmax, but does "
                     "not: is `- sum(dy * w)` missing, or along another axis, or is the softmax's backward left out?"
                 )
+            as_dy = any(dy.shape == right.shape for dy in evidence.scalar.dy)
+            if as_dy and _near(analytic_total, 0 * total, n * slack) and not _near(total, 0 * total, 100 * n * slack):
+                yield (
+                    f"{report.symbol} sums to zero along axis {axis}, as at the input of a softmax, but must not: are "
+                    "the weights in the backward divided by another sum than in the forward?"
+                )
             length, theirs = (np.sqrt((one * one).sum(axis)) for one in (right, analytic))
             if _near(length, theirs, slack):
                 yield (
@@ -188,52 +187,33 @@ def _near(a: np.ndarray, b: np.ndarray, slack: float) -> bool:
 
 def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
     """Values of an argument, such as a mask without effect, at which the backward is right."""
-    for name, value in evidence.exact.items():
-        if not isinstance(value, np.ndarray) or not value.size:
-            continue
-        if is_float(value):
-            continue
-        if value.dtype == bool:
+    for name, value in evidence.arrays.items():
+        if value.dtype == bool and value.size:
             yield from _of_masks(evidence, names, name, value)
-        changed, mistake = _neutral(name, value, evidence.exact, names)
-        if changed is not None and evidence.right_at(names, {**evidence.exact, name: changed}):
-            yield mistake
-    arrays = {name: value for name, value in evidence.exact.items() if is_float(value) and value.size > 1}
+    arrays = {name: value for name, value in evidence.arrays.items() if is_float(value) and value.size > 1}
     few = len(arrays) <= FEW and any(report.wrong.sum() > 2 for report in evidence.wrong)
-    for name, value in arrays.items() if few else ():
-        yield from _of_symmetry(evidence, names, name, value)
     for name, value in arrays.items():
         if value.ndim == 1 or few:
             yield from _of_ones(evidence, names, name, value)
 
 
 def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
-    """Whether the backward inverts a mask, or hides elements that the function does not hide."""
+    """Whether the backward inverts a mask, does not use it, or hides elements that the function does not hide."""
     try:
         other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
     except (ValueError, IndexError, ArithmeticError):
-        return
-    if all(report.fits(other[report.name]) for report in evidence.wrong):
+        other = {}
+    if all(report.fits(other.get(report.name)) for report in evidence.wrong):
         yield f"right with ~{name} in place of {name}: the backward inverts {name}"
-    zero = all(not np.any(report.analytic[report.wrong]) for report in evidence.wrong)
-    if zero and evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
-        zeros = f"the backward returns zero where {name} is False, but the gradient is not zero there"
-        yield f"right when {name} hides nothing: {zeros}"
-
-
-def _neutral(name: str, value: np.ndarray, exact: Arrays, wrong: list[str]) -> tuple[np.ndarray | None, str]:
-    """A mask that hides nothing, or ids without repeats; and the mistake of a backward that is right only for these."""
-    if value.dtype == bool and not value.all():
-        return np.ones_like(value), (
-            f"right when {name} hides nothing: the gradient leaks through elements that {name} hides; "
-            f"apply {name} in the backward too, or keep the masked weights in the cache"
-        )
-    if value.dtype.kind in "iu":
-        tables = [exact[other].shape[0] for other in wrong if exact[other].ndim]
-        if len(np.unique(value)) < value.size <= max(tables, default=0):
-            return np.arange(value.size).reshape(value.shape), (
-                f"right when no id in {name} repeats: {REPEATED.format(name=name)}")
-    return None, ""
+    if not value.all() and evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
+        if all(not np.any(report.analytic[report.wrong]) for report in evidence.wrong):
+            mistake = f"the backward returns zero where {name} is False, but the gradient is not zero there"
+        else:
+            mistake = (
+                f"the gradient leaks through elements that {name} hides; apply {name} in the backward too, or keep "
+                "the masked weights in the cache"
+            )
+        yield f"right when {name} hides nothing: {mistake}"
 
 
 def _of_ones(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
@@ -253,19 +233,6 @@ def _of_ones(evidence: Evidence, names: list[str], name: str, value: np.ndarray)
             f"right when {name} has one value everywhere, else wrong: {name} is applied at the wrong place, before a "
             "sum or a mean instead of after it"
         )
-
-
-def _of_symmetry(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
-    if value.ndim >= 2 and value.shape[-1] == value.shape[-2] > 1:
-        other = value.swapaxes(-1, -2)
-        if not np.array_equal(other, value) and _right_only_at(evidence, names, name, (value + other) / 2):
-            yield f"right when {name} is symmetric, else wrong: is a transpose of {name} missing or applied twice?"
-    for axis, n in enumerate(value.shape):
-        if n > 2 and _right_only_at(evidence, names, name, (value + np.flip(value, axis)) / 2):
-            yield (
-                f"right when {name} is the same forwards and backwards along axis {axis}: is a reversal of {name} "
-                "missing or applied twice?"
-            )
 
 
 def _right_only_at(evidence: Evidence, names: list[str], name: str, changed: np.ndarray) -> bool:
@@ -387,7 +354,7 @@ def _mixed(evidence: Evidence, name: str, i: int, axis: int) -> Iterator[str]:
 
 
 def local(evidence: Evidence, names: list[str]) -> Iterator[str]:
-    """Whether the error at a place depends only on dy at the same place, although the function mixes places."""
+    """Whether the error at a place depends only on dy at the same place: a direct path, or a derivative, is wrong."""
     rng = np.random.default_rng(evidence.report.seed)
     for i, one in enumerate(evidence.scalar.dy):
         for name in names:
@@ -407,6 +374,11 @@ def local(evidence: Evidence, names: list[str]) -> Iterator[str]:
                 yield (
                     f"the error in d{name} depends only on dy at the same place, but the function mixes the places: a "
                     f"direct path from {name} to the output (a residual, a gate) is left out, or has a wrong factor"
+                )
+            elif stays:
+                yield (
+                    f"each output depends only on {name} at the same place, so d{name} must be dy times a derivative: "
+                    "is the derivative missing, or taken at another number?"
                 )
 
 

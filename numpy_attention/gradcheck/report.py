@@ -1,7 +1,7 @@
 """The result of a check as text, at most one screen long.
 
     gradcheck softmax: dx wrong (relative to the gradient's size: 1.2e+00)
-    dx (3, 5): 15 of 15 elements wrong: the sign                              how many elements, and their pattern
+    dx (3, 5): 15 of 15 elements wrong: every element                         how many elements, and their place
       dx[0, 3]   analytic -0.2   differences 0.2   ratio -1 ...                the worst element
     second opinion: the Taylor remainder falls with slope 1.00 ...            another method
     likely mistake: dx: the sign is wrong                                     the diagnosis
@@ -38,7 +38,7 @@ class ArgumentReport:
     kinks: np.ndarray
     calls: int
     size: float = 1.0  # the size of the gradient; errors are relative to this
-    pattern: str = ""
+    pattern: str = ""  # the place of the wrong elements
     notes: list[str] = field(default_factory=list)
     by_direction: float | None = None  # for a large array: the relative error along a direction
     doubt: np.ndarray = field(default_factory=lambda: np.zeros(()))  # the possible error of the reference derivative

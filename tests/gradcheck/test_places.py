@@ -14,9 +14,7 @@ from tests.gradcheck.planted import diagnosis_of
 @pytest.mark.parametrize(("index", "text"), [
     ((slice(None),), "every element"), (((1,), (2,)), "a single element"), ((3,), "only the last place along axis 0"),
     ((slice(None), 0), "only the first place along axis 1"), ((2,), "only place 2 along axis 0"),
-    (np.eye(4, dtype=bool), "the diagonal"), (~np.eye(4, dtype=bool), "all but the diagonal"),
-    (np.tri(4, k=-1, dtype=bool), "only below the diagonal"),
-    (np.tri(4, k=-1, dtype=bool).T, "only above the diagonal"),
+    (np.eye(4, dtype=bool), "the diagonal"), (~np.eye(4, dtype=bool), ""),
     (([0, 2],), "only places 0, 2 along axis 0"), ((slice(1, 3),), "only places 1 to 2 along axis 0"),
     ((slice(0, 2), slice(2, 4)), "only places 0 to 1 along axis 0 and places 2 to 3 along axis 1"),
     (([0, 0, 2], [0, 1, 3]), ""),
@@ -27,16 +25,8 @@ def test_the_place_of_wrong_elements_in_words(index: Any, text: str) -> None:
     assert place(wrong, np.ones((4, 4), dtype=bool)) == text
 
 
-def test_the_edges_of_a_picture() -> None:
-    wrong = np.ones((2, 5, 6), dtype=bool)
-    wrong[:, 1:-1, 1:-1] = False
-    text = place(wrong, np.ones((2, 5, 6), dtype=bool))
-    assert text == "only the edges: all but places 1 to 3 along axis 1 and places 1 to 4 along axis 2"
-
-
 @pytest.mark.parametrize(("indices", "n", "text"), [
-    ([4], 5, "the last place"), ([0], 5, "the first place"), ([0, 4], 5, "the first and the last place"),
-    ([1, 4, 7], 9, "places 1, 4, ... in steps of 3"),
+    ([4], 5, "the last place"), ([0], 5, "the first place"), ([0, 4], 5, "places 0, 4"),
     ([0, 1, 3, 4, 6, 8, 9], 12, "places 0, 1, 3, 4, 6, 8 ..."),
 ])
 def test_places_along_an_axis(indices: list[int], n: int, text: str) -> None:
@@ -52,13 +42,6 @@ def test_a_loop_is_suspected_only_for_long_axes(rows: int, loop: bool) -> None:
     text = place_in_words(report)
     assert "dx is wrong only in the last place along axis 0" in text
     assert ("end one place early" in text) == loop
-
-
-def test_a_triangle_in_words() -> None:
-    wrong = np.tri(5, k=-1, dtype=bool)
-    report = ArgumentReport("a", wrong * 1.0, wrong * 0.0, wrong * 0.0, wrong, wrong & False, 0)
-    report.pattern = "only below the diagonal"
-    assert place_in_words(report) == "da is wrong only below the diagonal (no simple rule found)"
 
 
 def test_a_threshold_on_the_value_of_the_argument(rng: np.random.Generator) -> None:

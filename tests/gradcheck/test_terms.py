@@ -1,68 +1,26 @@
 """The diagnosis names a wrong number, factor or term, and right numbers in wrong places."""
 
-import re
-
 import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.terms import FUNCTIONS, POWERS, spread
+from numpy_attention.gradcheck.terms import spread
 from tests.gradcheck.planted import caught, diagnosis_of
 
 
-def test_another_function_of_the_output(rng: np.random.Generator) -> None:
-    text = diagnosis_of(np.tanh, lambda dy, x: dy * (1 - np.tanh(x)), rng.standard_normal((3, 4)))
-    assert "dx: it is dy times (1 - y), but must be dy times (1 - y**2)" in text
-
-
-def test_the_input_in_place_of_the_output(rng: np.random.Generator) -> None:
-    text = diagnosis_of(lambda x: 1 / (1 + np.exp(-x)), lambda dy, x: dy * x * (1 - x), rng.standard_normal((3, 4)))
-    assert "it is dy times x (1 - x), but must be dy times y (1 - y)" in text
-
-
-def test_a_factor_of_another_argument_that_is_broadcast(rng: np.random.Generator) -> None:
-    x, t = rng.standard_normal((3, 4)), rng.uniform(0.5, 2, 3)
-
-    def f(x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return np.asarray(np.cumsum(np.exp(x), axis=1) / t[:, None])
-
+@pytest.mark.parametrize(("wrong", "how"), [(1.0, "left out"), (3.0, "applied once too often")])
+def test_a_factor_of_another_argument_that_is_broadcast(wrong: float, how: str, rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.flip(np.cumsum(np.flip(dy, 1), 1), 1) * np.exp(x), -(dy * f(x, t)).sum(1) / t
+        return dy * t[:, None] ** wrong * np.cos(x), 2 * t * (dy * np.sin(x)).sum(1)
 
-    text = diagnosis_of(f, vjp, x, t)
-    assert "dx: the factor t is applied once too often, or a division by it is left out" in text
-
-
-def test_a_division_by_a_length_once_too_often(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 5))
-
-    text = diagnosis_of(
-        lambda x: np.log((x * x).sum(1)), lambda dy, x: (2 * dy / (x * x).sum(1) ** 1.5)[:, None] * x, x
-    )
-    assert "the length of x along axis 1 is left out, or a division by it is applied once too often" in text
+    text = diagnosis_of(lambda x, t: t[:, None] ** 2 * np.sin(x), vjp, rng.standard_normal((3, 4)), np.arange(2.0, 5.0))
+    assert text == f"dx: the factor t is {how}"
 
 
 def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
-    assert "no simple rule found" in text
-
-
-@pytest.mark.parametrize("text", FUNCTIONS)
-def test_functions_match_their_formulas(text: str, rng: np.random.Generator) -> None:
-    formula = re.sub(r"\|u\|", "abs(u)", text.format(u="u"))
-    formula = re.sub(r"u (?=\(|abs)", "u * ", formula)  # u (1 - u), u |u|
-    known = {name: getattr(np, name) for name in ("abs", "exp", "log", "sqrt", "sin", "cos")}
-    u = np.append(rng.uniform(0.1, 2, 4), rng.uniform(-2, -0.1, 4))
-    with np.errstate(invalid="ignore"):  # sqrt and log of the negative ones
-        expected = eval(formula, known | {"u": u, "sigmoid": lambda u: 1 / (1 + np.exp(-u))})
-        np.testing.assert_allclose(FUNCTIONS[text](u), np.broadcast_to(expected, u.shape), rtol=1e-12)
-
-
-@pytest.mark.parametrize("power", POWERS)
-def test_powers_match_their_formulas(power: float, rng: np.random.Generator) -> None:
-    z = rng.uniform(0.1, 2, 4)
-    np.testing.assert_allclose(z**power, eval(POWERS[power].format(z="z"), {"z": z, "sqrt": np.sqrt}), rtol=1e-14)
+    assert "dx must be dy times a derivative" in text
 
 
 @pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])
@@ -75,10 +33,6 @@ def test_an_array_is_broadcast_in_every_possible_way(shape: tuple[int, ...], way
 @pytest.mark.parametrize(("factor", "text"), [
     (-1.0, "the sign is wrong"), (2.0, "twice what it should be"), (0.5, "half of what it should be"),
     (1 / 3, "divided by 3 (axis 0 of x) once too often"), (1 / 7, "1/7 of what it should be"),
-    (11.0, "11 times what it should be: is a division by 11 missing?"),
-    (np.pi, "the factor pi is applied once too often"),
-    (4 / 5, "4 / 5 of what it should be: n instead of n - 1, for axis 1 of x (n = 5)"),
-    (5 / 4, "5 / 4 of what it should be: n - 1 instead of n, for axis 1 of x (n = 5)"),
     (1 + 1e-3, "right up to a factor of 1 +1.0e-03: a rounded constant"), (0.777, "the constant factor 0.777"),
 ])
 def test_a_known_factor(rng: np.random.Generator, factor: float, text: str) -> None:
@@ -177,7 +131,7 @@ def test_a_permutation_instead_of_its_inverse(rng: np.random.Generator) -> None:
         return np.asarray(np.take_along_axis(dy, np.argsort(x, axis=1), 1))
 
     text = diagnosis_of(lambda x: np.sort(x, axis=1), vjp, x)
-    assert "the right numbers are in the wrong places along axis 1: a permutation instead of its inverse" in text
+    assert "the right numbers are in the wrong places: a permutation instead of its inverse" in text
 
 
 @pytest.mark.parametrize("factors", [np.full(5, 3.0), np.array([1.0, -1.0, 1.0, -1.0, 1.0])])
