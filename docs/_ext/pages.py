@@ -29,12 +29,13 @@ PARTS = {
     "tasks": "Tasks for training",
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
+    "recent": "Part VII. Attention since 2023",
     "gradcheck": "Checking: the checker",
     "catalogue": "Checking: every op, layer and model, and known mistakes",
     "grade": "The tutor",
     "": "Files outside the packages",
 }
-NAMES = ("ops", "layers", "models", "training", "inside", "gradcheck")  # the parts with public names
+NAMES = ("ops", "layers", "models", "training", "inside", "recent", "gradcheck")  # the parts with public names
 REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
     "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
@@ -159,14 +160,15 @@ def write_one_page(made: set[Path]) -> None:
 def write_reference(made: set[Path]) -> None:
     """Write one page per part, with every public name."""
     index = [*heading("Reference"), ("Every public name, in reading order. ``import numpy_attention as na`` provides "
-             "the names of Parts I to IV, and Part VI as ``na.inside``."), ""]
+             "the names of Parts I to IV and VII, and Part VI as ``na.inside``."), ""]
     listed, public = [], set(public_names())
     for part, title in REFERENCE.items():
         names = names_of(part)
         if not names:
             continue
         module = importlib.import_module(f"numpy_attention.{part}")
-        place = "numpy_attention" if part in ("ops", "layers", "models", "training") else f"numpy_attention.{part}"
+        in_na = part in ("ops", "layers", "models", "training", "recent")
+        place = "numpy_attention" if in_na else f"numpy_attention.{part}"
         prose = to_rst((module.__doc__ or "").partition("\n")[2])
         page = [*heading(title), *prose, f".. py:currentmodule:: {place}", ""]
         index += [*heading(title, "-"), ".. list-table::", "   :class: names", "   :widths: auto", ""]

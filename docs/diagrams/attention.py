@@ -213,3 +213,26 @@ def positions() -> Drawing:
     d.write(130, 540, "y", role="soft")
     d.write(402, 540, "rotary and ALiBi do not change v", "end", "soft")
     return d
+
+
+def since_2023() -> Drawing:
+    """The steps of attention, and beside each arrow the additions of newer models that act there."""
+    d = Drawing(
+        "since-2023", "Where newer models change attention",
+        "The steps of attention from top to bottom: x; q, k and v; scores; weights; o; y. Latent attention acts "
+        "between x and k and v. QK-norm and rotary positions act on q and k. The softcap and the windows act on the "
+        "scores, the sink on the weights, and the gate on o.", 412,
+    )
+    names = "x", "q, k, v", "scores", "weights", "o", "y"
+    steps = [d.box(66, 12 + 72 * n, 96, f"`{name}`", "step") for n, name in enumerate(names)]
+    for a, b in pairwise(steps):
+        d.arrow((a.cx, a.bottom), (b.cx, b.y))
+    additions = (
+        (0, "*latent attention*\nk and v from a short vector"), (1, "*QK-norm, rotary*\nscaled, on a part, or none"),
+        (2, "*softcap, window, sink*\nbounded, local, or nowhere"), (4, "*output gate*\nhow much of each head"),
+    )
+    for n, text in additions:
+        between = (steps[n].bottom + steps[n + 1].y) / 2
+        box = d.box(282, between - 23.5, 230, text, "kept")
+        d.arrow((box.x, between), (steps[n].cx, between))
+    return d

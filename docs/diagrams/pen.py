@@ -210,7 +210,10 @@ class Drawing:
             look = f"fill:var(--{fill});fill-opacity:{0.5 * strength:.2f}"
             self._rect(cell, 3, look + ";stroke:var(--ink)" if (i, j) == chosen else look)
             text = f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
-            self._line(cell.cx, cell.cy + 4.5, text, "middle", "ink", cell, wrong is not None and bool(wrong[i, j]))
+            self._line(cell.cx, cell.cy + 4.5, text, "middle", "ink", cell)
+            if wrong is not None and wrong[i, j]:
+                wave = f"M{_n(cell.x + 7)} {_n(cell.bottom - 3)}q2 -4 4 0" + 7 * "t4 0"
+                self._parts.append(f'<path class="line wavy" d="{wave}" stroke="var(--orange)"/>')
         grid = Box(x, y, columns * wide, rows * high, "grid")
         self.boxes.append(grid)
         return grid
@@ -251,8 +254,7 @@ class Drawing:
         """The style of a drawing with frames."""
         if not self._film:
             return ""
-        return "\n".join(["", ".diagram .wavy{text-decoration:underline wavy var(--orange)}",
-                          ".scene{visibility:hidden}", ".still{visibility:visible}",
+        return "\n".join(["", ".scene{visibility:hidden}", ".still{visibility:visible}",
                           "@media screen and (prefers-reduced-motion:no-preference){", *self._film, "}"])
 
     def _rect(self, box: Box, radius: float, look: str = "") -> None:
@@ -260,15 +262,13 @@ class Drawing:
         look = f' style="{look}"' if look else ""
         self._parts.append(f'<rect class="{box.kind}" {place} rx="{_n(radius)}"{look}/>')
 
-    def _line(
-        self, x: float, y: float, text: str, at: str, role: str, box: Box | None, wavy: bool = False
-    ) -> None:
+    def _line(self, x: float, y: float, text: str, at: str, role: str, box: Box | None) -> None:
         mono, bold = text.startswith("`"), text.startswith("*")
         text = text.strip("`") if mono else text.strip("*")
         width = width_of(text, mono, bold)
         left = {"start": x, "middle": x - width / 2, "end": x - width}[at]
         self.words.append(Word(text, Box(left, y - 10.5, width, 14), box))
-        look = ' class="code"' if mono else ' class="bold"' if bold else ' class="wavy"' if wavy else ""
+        look = ' class="code"' if mono else ' class="bold"' if bold else ""
         look += f' text-anchor="{at}"' if at != "start" else ""
         look += f' style="fill:var(--{role})"' if role != "ink" else ""
         self._parts.append(f'<text x="{_n(x)}" y="{_n(y)}"{look}>{escape(text)}</text>')

@@ -121,12 +121,15 @@ def book_map() -> Drawing:
     d = Drawing(
         "map", "A map of the tutorials",
         "The parts of the tutorials as boxes, from top to bottom: the start; attention and its gradient; the "
-        "transformer. Below the transformer are two boxes: checking gradients, and training and writing. The last row "
-        "has three boxes: inside a model, real models, and memory and speed. Each arrow leads to a part that needs "
-        "the part at its beginning.", 100,
+        "transformer. Below the transformer are two boxes: checking gradients, and training and writing. The next row "
+        "has three boxes: inside a model, real models, and memory and speed. The last box is attention since 2023. "
+        "Each arrow leads to a part that needs the part at its beginning.", 100,
     )
     every, boxes, y = contents.tutorials(), dict[int, Box](), 12.0
-    rows = (((0, 1, 3),), ((1, 1, 3),), ((5, 1, 3),), ((10, 1, 1), (11, 2, 2)), ((19, 1, 1), (17, 2, 1), (15, 3, 1)))
+    rows = (
+        ((0, 1, 3),), ((1, 1, 3),), ((5, 1, 3),), ((10, 1, 1), (11, 2, 2)), ((19, 1, 1), (17, 2, 1), (15, 3, 1)),
+        ((22, 1, 3),),
+    )  # fmt: skip
     for row in rows:  # (first tutorial of the part, first of three columns, number of columns)
         texts = {}
         for part, _, columns in row:
