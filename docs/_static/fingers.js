@@ -5,7 +5,7 @@
 //     dscores = weights * (dweights - rowsum(dweights * weights))
 //     dq = scale dscores k        dk = scale dscores^T q
 //
-// Plain JavaScript in one file. tests/docs/check_fingers.py compares its numbers with those of numpy_attention.
+// tests/docs/check_fingers.py compares the numbers of this file with those of numpy_attention.
 "use strict";
 (() => {
 
@@ -227,6 +227,19 @@ class Fingers {
     place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, board, foot));
     if (!this.small) place.append(this.valley());
     this.build();
+    if (!this.small) this.remember(place.querySelector(".fingers-controls"));
+  }
+
+  remember(controls) {                            // the menus and sliders are in the address: a link shows one mistake
+    const boxes = [...controls.querySelectorAll("select, input")], asked = new URLSearchParams(location.hash.slice(1));
+    for (const box of boxes) {
+      const value = asked.get(box.dataset.control);
+      if (value === null || box.options && ![...box.options].some(one => one.value === value)) continue;
+      box.value = value;
+      box.dispatchEvent(new Event(box.options ? "change" : "input"));
+    }
+    controls.addEventListener("change", () => history.replaceState(
+      null, "", `#${boxes.map(one => `${one.dataset.control}=${one.value}`).join("&")}`));
   }
 
   draw() {                                        // draw the numbers of this seed; they do not depend on T and d
@@ -358,15 +371,9 @@ class Fingers {
     event.stopPropagation();                      // on this site, arrow keys also turn the page
   }
 
-  choose(...chosen) {                             // select the cell to change
-    this.chosen = chosen;
-    this.update();
-  }
+  choose(...chosen) { this.chosen = chosen; this.update(); }      // select the cell to change
 
-  point(pointed) {                                // select the cell to explain
-    this.pointed = pointed;
-    this.update();
-  }
+  point(pointed) { this.pointed = pointed; this.update(); }       // select the cell to explain
 
   set(value) {
     const [name, i, j] = this.chosen;

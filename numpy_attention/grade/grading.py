@@ -93,14 +93,14 @@ def _properties(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple
     tries = [one for one in exercise.tries if one.name == subject]
     pairs = [(one.entry(module), one.entry(ours())) for one in tries]
     forward = partial(_forward, exercise.from_scratch)
-    unchanged = "the forward agrees with the formula" if exercise.from_scratch else "the forward is unchanged"
+    unchanged = "the forward, compared with the formula" if exercise.from_scratch else "the given forward"
     yield unchanged, partial(_first_failure, forward, pairs)
-    yield "the backward returns the right number of arrays and the right shapes", partial(_first_failure, _form, pairs)
-    yield "every element agrees with numerical differences of the forward", partial(_first_wrong_gradient, pairs)
-    yield "float32 inputs give float32 results", partial(_first_failure, _dtype, pairs)
+    yield "number and shapes of the gradients", partial(_first_failure, _form, pairs)
+    yield "every element, compared with numerical differences of the forward", partial(_first_wrong_gradient, pairs)
+    yield "dtype of the results for float32 inputs", partial(_first_failure, _dtype, pairs)
     if exercise.memory is not None:
         memory = exercise.memory
-        yield "no array of shape T_q x T_k is created", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
+        yield "memory (no array of shape T_q x T_k)", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
 
 
 def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:

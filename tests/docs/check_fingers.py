@@ -189,6 +189,19 @@ def as_placed(tab: Any, width: int) -> list[str]:
     return wrong
 
 
+def as_linked(tab: Any, page: str) -> list[str]:
+    """Check that the address sets the menus and sliders, that the menus change it, and that it survives nonsense."""
+    tab.goto("about:blank")
+    tab.goto(f"{page}#mistake=diagonal_only&T=3&scale=1&maskName=<b>&d=x&no=1")
+    wrong = as_shown(tab, "by its address", "diagonal_only")
+    if shown(tab)[0]["q"].shape[0] != 3 or shown(tab)[2] != 1:
+        wrong.append("fingers: the address does not set T and the scale")
+    tab.locator("[data-control=maskName]").select_option("none")
+    if not {"maskName=none", "mistake=diagonal_only", "T=3"} <= set(re.split("[#&]", tab.url)):
+        wrong.append(f"fingers: the address {tab.url} does not name the choice")
+    return wrong
+
+
 def check(site: Path, chromium: str) -> list[str]:
     """The errors, one line each."""
     from playwright.sync_api import sync_playwright
@@ -205,6 +218,7 @@ def check(site: Path, chromium: str) -> list[str]:
         for seed, mistake in enumerate(4 * ["", *mistakes]):
             wrong += at_random(tab, mistake, seed)
         wrong += as_explained(tab, 3) + as_explained(tab, 4) + by_hand(tab)
+        wrong += as_linked(tab, f"{address}/fingers.html")
         for width in (1400, 900, 390):
             tab.goto(f"{address}/fingers.html")
             wrong += as_placed(tab, width)

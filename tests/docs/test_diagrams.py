@@ -183,7 +183,7 @@ def test_moving_picture_shows_one_scene_at_a_time_and_a_still_with_the_mistake()
 def test_mistake_in_the_moving_picture_makes_numbers_of_dscores_and_dq_wrong() -> None:
     film = DRAWN["touchable-head"].svg()
     scenes = film.split('<g class="scene')[1:]
-    wrong = [scene.count('class="wavy"') for scene in scenes]
+    wrong = [scene.count('class="line wavy"') for scene in scenes]
     assert [bool(count) for count in wrong] == ["mistake: none" not in scene for scene in scenes]
     assert max(wrong) == 9  # of the second and third word; the first word has one key and no gradient
 

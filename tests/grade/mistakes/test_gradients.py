@@ -12,6 +12,20 @@ ATTENTION = """dweights = dy @ v.swapaxes(-1, -2)
     return dscores @ k / scale, dscores.swapaxes(-1, -2) @ q / scale, dv"""
 GELU = """du = {}
     return dy * ((1 + np.tanh(u)) / 2 + x * (1 - np.tanh(u) ** 2) / 2 * du)"""
+SINK = """average = (dy * {w}).sum(axis=-1, keepdims=True)
+    dscores = {w} * (dy - average)
+    dcolumn = {dcolumn}
+    H, T_q = dcolumn.shape[-3:-1]
+    return dscores, dcolumn.reshape(-1, H, T_q).sum(axis=(0, 2))"""
+QK_NORM = """d_of = []
+    for dy, (x_hat, r, gamma) in (
+        (dscores @ {k} * scale, of_q), (dscores.swapaxes(-1, -2) @ {q} * scale, of_k)
+    ):
+        dx_hat = dy * {gamma}
+        dx = r * (dx_hat - {mean} * x_hat * (dx_hat * x_hat).mean(axis=-1, keepdims=True))
+        d_of.append((dx, (dy * x_hat).sum(axis=tuple(range(dy.ndim - 1)))))
+    (dq, dgamma_q), (dk, dgamma_k) = d_of
+    return dq, dk, dgamma_q, dgamma_k"""
 ADAM = """self.steps += 1
         b1, b2, t = self.beta_1, self.beta_2, self.steps
         for name, p in self.parameters.items():
@@ -52,6 +66,16 @@ MISTAKES_AND_TEXTS = {
         "embedding", "for n, v in enumerate(ids):\n        dtable[v] += dy[n]\n    return dtable",
         "v is a row of ids"),
     "scale_upside_down": ("attention", ATTENTION, "divided by the scale 1/sqrt(d_k) instead of multiplied"),
+    "sink_without_its_minus": (
+        "sink", SINK.format(w="weights", dcolumn="p * average"), "The minus of dsink is missing"),
+    "weights_normalized_in_the_backward": (
+        "sink", SINK.format(w="(weights / (1 - p))", dcolumn="-p * average"), "weights that sum to one"),
+    "lengths_taken_as_constants": (
+        "qk_norm", QK_NORM.format(q="q_n", k="k_n", gamma="gamma", mean=0), "a term with mean(dx_hat * x_hat)"),
+    "gammas_left_out_of_dq_and_dk": (
+        "qk_norm", QK_NORM.format(q="q_n", k="k_n", gamma="1", mean=1), "dx_hat is dy * gamma, not dy"),
+    "products_without_the_gammas": (
+        "qk_norm", QK_NORM.format(q="of_q[0]", k="of_k[0]", gamma="gamma", mean=1), "without their gammas"),
     "root_missing_in_du": ("gelu", GELU.format("1 + 3 * 0.044715 * x**2"), "has no factor sqrt(2 / pi)"),
     "three_missing_in_du": ("gelu", GELU.format("C * (1 + 0.044715 * x**2)"), "the 3 is missing"),
     "RootLeftOut": (

@@ -38,13 +38,13 @@ def test_mistake_is_named(name: str, exercise: str, answers: tuple[str, ...]) ->
 
 def test_wrong_forward_is_named_before_its_backward_is_written() -> None:
     output = tutor_text("rotary", ROTARY.format(exponent="-np.arange(0, d_k, 2)", sign="-"), UNWRITTEN)
-    assert "WRONG rotary: the forward agrees with the formula" in output
+    assert "WRONG rotary: the forward, compared with the formula" in output
     assert "a known mistake, `turned_the_other_way`" in output
 
 
 def test_right_forward_without_backward_has_no_known_mistake() -> None:
     output = tutor_text("rotary", RIGHT, UNWRITTEN)
-    assert "right rotary: the forward agrees with the formula" in output
+    assert "right rotary: the forward, compared with the formula" in output
     assert "to do rotary" in output
     assert "a known mistake" not in output
 
