@@ -20,6 +20,7 @@ Part IV    training   25 optimizers     26 schedules      27 data            28 
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
+Part VII   recent     42 recurrence     43 chunks        44 convolution     45 latent_attention
 Checking   gradcheck  complex steps and numerical differences, also for your own functions
            catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
 """
@@ -27,10 +28,11 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
 from typing import TYPE_CHECKING
 
 from numpy_attention import gradcheck as gradcheck
-from numpy_attention import layers, models, ops, training
+from numpy_attention import layers, models, ops, recent, training
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *
+from numpy_attention.recent import *
 from numpy_attention.training import *
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["gradcheck", "grade", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
 __all__ += ["LowRank", "add_low_rank", "merge_low_rank"]
-__all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__
+__all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + recent.__all__
 
 
 def __getattr__(name: str) -> object:

@@ -199,11 +199,11 @@ def require_number(
     return int(came) if whole else float(came)
 
 
-def require_choice(op: str, argument: str, value: object, choices: Iterable[str], expected: str = "") -> None:
+def require_choice(op: str, argument: str, value: object, choices: Iterable[str | None], expected: str = "") -> None:
     """Refuse a value that is not among the choices; `expected` replaces the words "one of ..." in the message."""
     choices = tuple(choices)
     if value not in choices:
-        raise value_error(op, argument, expected or f"one of {', '.join(choices)}", repr(value))
+        raise value_error(op, argument, expected or f"one of {', '.join(map(str, choices))}", repr(value))
 
 
 def require_bools(op: str, argument: str, array: Any, expected: str, fix: str = "", kind: str = "an array") -> None:

@@ -18,13 +18,14 @@ from tests.every import each
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "numpy_attention"
 FILES = sorted(PACKAGE.rglob("*.py"))
-PUBLIC = importlib.import_module("numpy_attention.ops").__all__
-CHAPTERS = [path for path in sorted((PACKAGE / "ops").glob("*.py")) if path.name != "__init__.py"]
+OPS = ("ops", "recent")  # the packages of functions with a backward
+PUBLIC = [name for package in OPS for name in importlib.import_module(f"numpy_attention.{package}").__all__]
+CHAPTERS = [path for package in OPS for path in sorted((PACKAGE / package).glob("[!_]*.py"))]
 
 # From the bottom up: a file may import from its own layer and from the layers below.
 LAYERS = [
     "errors backend gradcheck", "pieces threads files plots", "ops training", "layers", "models",
-    "inside", "runs pretrained catalogue", "tasks", "grade", "cli", "__main__ __init__",
+    "inside recent", "runs pretrained catalogue", "tasks", "grade", "cli", "__main__ __init__",
 ]
 LEVEL_OF = {package: level for level, packages in enumerate(LAYERS) for package in packages.split()}
 EXTRAS = {
@@ -35,7 +36,7 @@ EXTRAS = {
 MIRRORED = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))  # in tests/, file by file
 PAGES_AND_THEIR_PARTS = ("catalogue/pages/", "catalogue/tiny")  # tests/catalogue drives every entry and every mistake
 WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # or the op has the source
-BOOK = ("ops", "layers", "models", "training", "runs", "pretrained", "inside")
+BOOK = ("ops", "layers", "models", "training", "runs", "pretrained", "inside", "recent")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
 
@@ -195,7 +196,7 @@ def chapters() -> dict[int, list[str]]:
 
 
 @each(CHAPTERS, name_of)
-def test_every_file_of_part_one_is_a_chapter(path: Path) -> None:
+def test_every_file_of_functions_is_a_chapter(path: Path) -> None:
     assert TITLE.fullmatch(title_of(path)), f"begins with {title_of(path)!r}, not with 'Chapter N. Title'"
 
 
@@ -279,13 +280,13 @@ def test_docstrings_have_one_form(path: Path) -> None:
 
 PUBLIC_CLASSES = {
     name: obj
-    for package in ("layers", "models", "training")
+    for package in ("layers", "models", "training", "recent")
     for name, obj in vars(importlib.import_module(f"numpy_attention.{package}")).items()
     if inspect.isclass(obj) and obj.__module__.startswith("numpy_attention.")
 }
 
 
-@each([path for path in FILES if path.parent.name in ("layers", "models", "training")], name_of)
+@each([path for path in FILES if path.parent.name in ("layers", "models", "training", "recent")], name_of)
 def test_functions_that_raise_document_the_error(path: Path) -> None:
     """Only `raise` statements in the function itself count. For a class, those in its constructor count."""
     for name, node, docstring in documented(path):
@@ -361,7 +362,7 @@ def test_public_names_are_unique_documented_and_complete() -> None:
     import numpy_attention as na
 
     assert len(set(na.__all__)) == len(na.__all__)
-    for package in ("ops", "layers", "models", "training"):
+    for package in ("ops", "layers", "models", "training", "recent"):
         assert set(importlib.import_module(f"numpy_attention.{package}").__all__) <= set(na.__all__)
     parts = {"gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"}
     assert parts <= set(na.__all__) <= set(dir(na))

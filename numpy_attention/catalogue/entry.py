@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention import ops
+from numpy_attention import ops, recent
 from numpy_attention.backend import NumPyBackend, copied_to_host
 from numpy_attention.gradcheck.problem import (
     Arrays,
@@ -137,8 +137,8 @@ class Case:
 
 
 def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
-    """An entry for an op of Part I and its backward, found by the public name."""
-    op, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
+    """An entry for an op of Part I or VII and its backward, found by the public name."""
+    op, backward = (getattr(ops, one, None) or getattr(recent, one) for one in (name, f"{name}_backward"))
     return Entry(f"{name}: {variant}" if variant else name, name, spec, op, backward, **more)
 
 

@@ -75,7 +75,7 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
     Raises: TypeError or ValueError for values that this configuration does not allow.
     """
     for name, kind in typing.get_type_hints(config_class).items():
-        allowed = typing.get_args(kind) or (kind,)
+        allowed = [typing.get_origin(one) or one for one in typing.get_args(kind) or (kind,)]
         value = values.get(name, dataclasses.MISSING)
         if value is dataclasses.MISSING or type(value) in allowed:
             too_large = type(value) is int and abs(value) >= 2**63

@@ -37,6 +37,8 @@ def mistakes_table(missed: Missed) -> Iterator[str]:
     """A heading and a table for each op, layer or function."""
     for covers in dict.fromkeys(mistake.covers for mistake in GALLERY.values()):
         yield f"### {covers}\n"
+        page = next(mistake.page for mistake in GALLERY.values() if mistake.covers == covers).rpartition(".")[2]
+        yield f"[The code of these mistakes](book/catalogue-pages-{page})\n"
         yield "| mistake | why it is wrong | how it hides | missed by |"
         yield "|---|---|---|---|"
         for name in [name for name, mistake in GALLERY.items() if mistake.covers == covers]:

@@ -161,7 +161,7 @@ def test_mistakes_of_missing_options_are_left_out() -> None:
 
 def test_answers_list_functions_that_are_not_allowed() -> None:
     assert EXERCISES["softmax"].answers == []
-    assert EXERCISES["rotary"].answers == ["rotary"]
+    assert EXERCISES["rotary"].answers == ["rotary", "rotate"]
     assert EXERCISES["adam"].answers == ["Adam"]
     assert "scaled_dot_product_attention" in EXERCISES["attention_forward"].answers
 

@@ -64,7 +64,9 @@ def refuses_other_types_in_one_sentence(entry: Entry) -> None:
         for what, change in FOREIGN.items():
             if value.dtype.kind != "f" and what in (*FINE, "long double"):
                 continue
-            if name in ("b", "bias", "mask", "context_mask", "keep", "add") and what == "nothing":
+            if name in ("b", "bias", "mask", "sink", "state", "context_mask", "keep", "add") and what == "nothing":
+                continue
+            if "linear_attention" in entry.covers and name in ("decay", "beta", "state") and what == "nothing":
                 continue
             if value.dtype == bool and what == "objects":
                 continue

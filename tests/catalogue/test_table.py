@@ -30,7 +30,7 @@ def test_every_public_backward_is_in_the_catalogue() -> None:
 def test_every_layer_and_model_is_in_the_catalogue() -> None:
     covered = {entry.covers for entry in ENTRIES}
     found = set()
-    for package in ("layers", "models", "pretrained"):
+    for package in ("layers", "models", "pretrained", "recent"):
         for info in pkgutil.iter_modules([f"{numpy_attention.__path__[0]}/{package}"]):
             module = importlib.import_module(f"numpy_attention.{package}.{info.name}")
             for name, thing in vars(module).items():

@@ -127,6 +127,13 @@ def _banded(x: Any, **band: Any) -> Any:
     return with_backward(layer.forward, layer.backward)(x=x, band=na.Band(**band))
 
 
+def _continued(x: np.ndarray, mask: np.ndarray | None, positions: np.ndarray | None) -> Any:
+    """Three stored tokens, then x, in the absorbed form."""
+    layer, past = na.LatentAttention(4, 2, rng(), rank=3, d_nope=2, d_rope=2), na.KeyValueCache(9)
+    layer.forward(X, past=past)
+    return layer.forward(x, mask, positions, past)[0], past.filled()
+
+
 def _weights(**arguments: Any) -> Any:
     return na.tiled_attention_weights(na.tiled_attention(**arguments)[1])
 
@@ -174,16 +181,19 @@ def _table() -> dict[str, Callable[[], Subject]]:
     block = {**wide, "d_ff": 3, "rng": rng()}
     return {
         "causal_mask": _of(na.causal_mask, T_q=3, T_k=4),
-        "sliding_window_mask": _of(na.sliding_window_mask, T_q=3, window=2, T_k=4),
+        "sliding_window_mask": _of(na.sliding_window_mask, T_q=3, window=2, T_k=4, ahead=1),
         "padding_mask": _of(na.padding_mask, lengths=np.array([1, 3]), T=3),
         "mask_from_blocked": _of(na.mask_from_blocked, blocked=w > 0),
         "mask_from_additive": _of(na.mask_from_additive, additive=np.where(w > 0, 0.0, -np.inf)),
         "sinusoidal_positions": _of(na.sinusoidal_positions, length=3, d_model=4),
+        "rotary_frequencies": _of(na.rotary_frequencies, width=4, scaling={"type": "ntk", "factor": 2.0}),
+        "yarn_temperature": _of(na.yarn_temperature, factor=2.0),
         "alibi_slopes": _of(na.alibi_slopes, num_heads=3),
         "alibi_bias": _of(na.alibi_bias, num_heads=2, T_q=3, T_k=4),
         "erf": _of(na.erf, x=w),
         "tiled_attention_weights": _of(na.tiled_attention, _weights, q=q, k=q, v=q),
-        "Band": _of(na.Band, _banded, x=X, causal=True, window=2, slopes=np.array([0.5, 0.25])),
+        "Band": _of(na.Band, _banded, x=X, causal=False, window=2, slopes=np.array([0.5, 0.25]),
+                    ahead=1),
         "KeyValueCache": _of(na.KeyValueCache, _stored, capacity=4, k=q[None], v=q[None], rows=np.array([0, 0])),
         "Linear": _of(na.Linear, _layer(na.Linear, X), d_in=4, d_out=2, rng=rng()),
         "Embedding": _of(na.Embedding, _layer(na.Embedding, IDS), vocab_size=5, d_model=4, rng=rng()),
@@ -192,13 +202,23 @@ def _table() -> dict[str, Callable[[], Subject]]:
         "FeedForward": _of(na.FeedForward, _layer(na.FeedForward, X), d_model=4, d_ff=3, rng=rng()),
         "MultiHeadAttention": _of(
             na.MultiHeadAttention, _layer(na.MultiHeadAttention, X), **wide, rng=rng(), num_kv_heads=1, d_k=2, d_v=3,
-            rotary_base=100.0),
+            rotary_base=100.0, qk_norm="head", norm_eps=1e-5, output_gate="element", sink=True, softcap=2.0, scale=0.5,
+            rotary_width=2, rotary_scaling={"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8}),
+        "LatentAttention": _of(
+            na.LatentAttention, _layer(na.LatentAttention, X), **wide, rng=rng(), rank=3, d_nope=2, d_rope=2, d_v=3,
+            q_rank=2, rotary_base=100.0),
+        "LatentAttention.forward": _of(_continued, x=X, mask=np.ones((3, 6), bool), positions=np.arange(3, 6)),
         "PositionEmbedding": _of(
             na.PositionEmbedding, _layer(na.PositionEmbedding, X), kind="learned", length=5, d_model=4, rng=rng()),
         "EncoderBlock": _of(na.EncoderBlock, _layer(na.EncoderBlock, X), **block, norm_eps=1e-5),
         "DecoderBlock": _of(na.DecoderBlock, _layer(na.DecoderBlock, X), **block),
         "GPTConfig": _of(na.GPTConfig, _model(na.GPT, na.GPTConfig, IDS, IDS), vocab_size=5, **SIZES, num_kv_heads=1,
                          positions="alibi", window=2, norm_eps=1e-5, rng=rng(), dtype=np.float32),
+        "GPTConfig since 2023": _of(
+            na.GPTConfig, _model(na.GPT, na.GPTConfig, IDS, IDS), vocab_size=5, **SIZES, positions="rotary", d_k=4,
+            window=2, global_every=2, nope_every=3, local_rotary_base=10.0, rotary_width=2, attention_scale=0.5,
+            softcap=2.0, sink=True, qk_norm="all", output_gate="head", branch_norm=True, embedding_scale=True,
+            rotary_scaling={"type": "linear", "factor": 2.0}, rng=rng()),
         "Seq2SeqConfig": _of(na.Seq2SeqConfig, _model(na.Seq2Seq, na.Seq2SeqConfig, IDS, IDS, IDS),
                              source_vocab_size=5, target_vocab_size=5, **SIZES, pad_token=0, rng=rng()),
         "SequenceClassifierConfig": _of(

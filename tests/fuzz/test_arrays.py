@@ -36,6 +36,8 @@ NEVER_NEGATIVE = {
     "learning_rate", "eps", "norm_eps", "weight_decay", "momentum", "beta_1", "beta_2", "max_norm", "clip", "rate",
     "dropout", "label_smoothing", "temperature", "window", "rotary_base", "base", "num_tokens", "length_penalty",
     "peak", "minimum", "warmup", "steps", "step", "length", "num_heads", "T_q", "T_k", "T", "capacity", "block_size",
+    "width", "factor", "chunk_size", "softcap", "rotary_width", "local_rotary_base", "global_every", "nope_every",
+    "d_k", "attention_scale",
 }
 ANYTHING = {"ignore_index", "stop_token", "pad_token", "out", "like"}  # tokens may be any number; NumPy refuses `like`
 FORMULAS = {"warmup_cosine"}  # also takes fractions of a step

@@ -137,7 +137,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
 
 def _applies_to(mutation: Mutation, entry: Entry, original: types.ModuleType) -> bool:
     """Whether the entry tests the mutation: a public function has its own entries, a helper all of the chapter."""
-    public = {name for name in vars(original) if f"{name}_backward" in vars(original)}
+    public = {name for name in vars(original) if name[0] != "_" and f"{name}_backward" in vars(original)}
     own = mutation.function.removesuffix("_backward")
     return own not in public or entry.covers == own
 

@@ -24,6 +24,10 @@ BETWEEN = "between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))"
 SHARED = "if x.shape[:-2] == k.shape[:-2]:"
 ALL_COLUMNS = "(len(prompts), T + num_tokens), dtype=np.int64"
 
+TOKENS = "return y, LinearAttentionCache(inputs, tuple(states), S[..., 0, :, :], scale, chunk_size=1)"
+ONE_SHARE = "if shares.shape[-1] == 1:"
+NEXT_ROW = "X[..., i : i + 1, :i] = -L[..., i : i + 1, :i] @ X[..., :i, :i]"
+
 OF_CHAPTERS = (
     Explained("ops/embedding.add_at", ("not on_host(ids) -> on_host(ids)",),
               "Both ways give the same sum: sorting and adding up runs on the host, np.add.at on a GPU."),
@@ -34,12 +38,15 @@ OF_CHAPTERS = (
                "LONG_RUN * len(first_of_run) -> LONG_RUN / len(first_of_run)",
                "LONG_RUN * len(first_of_run) -> LONG_RUN", "LONG_RUN * len(first_of_run) -> len(first_of_run)"),
               "Both ways give the same sum: run by run, or all runs at once."),
+    Explained("ops/positions.rotary_frequencies", ("0.001 -> 0.002",),
+              "If both limits are the same whole number, k falls from 1 to 0 at the next pair, as with 0.001."),
     Explained("ops/positions.alibi_slopes", (f"2 -> 4 | {BETWEEN} | 1",),
               "The change computes more slopes than needed; the slice after it removes them."),
     Explained("ops/attention.fold_heads", (f"2 -> 4 | {SHARED}", f"-2 -> 2 | {SHARED}"),
               "Without this shortcut for heads that share no keys, the reshape does not change the array."),
     Explained("ops/tiles.apply_band",
-              ("columns.stop - 1 > nearest -> columns.stop - 1 >= nearest", "columns.stop - 1 -> columns.stop + 1",
+              ("columns.stop - 1 > nearest + last_ahead -> columns.stop - 1 >= nearest + last_ahead",
+               "columns.stop - 1 -> columns.stop + 1",
                "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
               "A shortcut for tiles that are completely in the past, where the mask hides nothing."),
     Explained("ops/tiles.apply_band",
@@ -77,6 +84,16 @@ OF_CHAPTERS = (
     Explained("ops/losses.negative_log_likelihood_rows", ("-1 -> 1",),
               "The array has two axes, so the last axis is axis 1."),
     Explained("ops/losses.gradient_in_rows", ("-1 -> 1",), "The array has two axes, so the last axis is axis 1."),
+    Explained("ops/losses.negative_log_likelihood", ("-1 -> 1",),
+              "The array has two axes, so the last axis is axis 1."),
+    Explained("ops/losses.reduced", ("0.0 -> 1.0",), "An ignored loss may be any finite number: its weight is 0."),
+    *(Explained(f"recent/chunks.{function}", (f"1 -> 2 | {ONE_SHARE} | 1", f"1 -> 2 | {ONE_SHARE} | 2"),
+                "A faster way for one share; np.einsum repeats the axis of length 1 and gives the same numbers.")
+      for function in ("_scores", "_scores_backward")),
+    Explained("recent/chunks._inverse", ("1 -> 2 | for i in range(L.shape[-1]):",), "The matrix is square."),
+    Explained("recent/chunks._inverse", (f"1 -> 2 | {NEXT_ROW} | 1",), "The next step writes the next row again."),
+    Explained("recent/recurrence.linear_attention", (f"1 -> 2 | {TOKENS} | 1",),
+              "Only the backward of Chapter 43 reads the chunk size."),
 )
 OF_PACKAGES = (
     Explained("gradcheck/line.one_sided", (":6 -> :",),

@@ -10,6 +10,8 @@ from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiled_attention import tiled_attention
 from numpy_attention.ops.tiles import TILE_ELEMENTS, Band, TileSize
+from numpy_attention.recent.convolution import causal_convolution
+from tests.ops.test_positions import PUBLISHED
 
 
 def _masks(make: Any, rule: Any, *options: Any) -> None:
@@ -20,6 +22,13 @@ def _masks(make: Any, rule: Any, *options: Any) -> None:
         expected = [[rule(i + T_k - T_q, j) for j in range(T_k)] for i in range(T_q)]
         assert mask.dtype == bool
         assert mask.tolist() == expected
+
+
+def _windows(make: Any) -> None:
+    _masks(make, lambda at, j: at - 2 < j <= at, 2)
+    for ahead in (1, 2, 100):
+        of_encoder = lambda T_q, T_k=None, ahead=ahead: make(T_q, 2, T_k, ahead)  # noqa: E731
+        _masks(of_encoder, lambda at, j, ahead=ahead: at - 2 < j <= at + ahead)
 
 
 def _sinusoids(make: Any) -> None:
@@ -48,6 +57,16 @@ def _slopes(make: Any) -> None:
     assert np.allclose(make(2), [2.0**-4, 2.0**-8])
     assert np.allclose(make(6), [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3])
     assert np.allclose(make(7), [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3, 2.0**-5])
+
+
+def _frequencies(make: Any) -> None:
+    assert np.allclose(make(6, 50.0), [50.0 ** (-2 * i / 6) for i in range(3)])
+    for name, (width, base, scaling, published) in PUBLISHED.items():
+        assert np.allclose(make(width, base, {"type": name.partition(",")[0], **scaling}), published, rtol=1e-6, atol=0)
+
+
+def _temperature(make: Any) -> None:
+    assert [make(factor) for factor in (1.0, math.e**10)] == [1.0, 2.0]
 
 
 def _alibi(make: Any) -> None:
@@ -110,9 +129,10 @@ def _key_tiles(tiles: Any) -> None:
     for T_q, T_k, block in ((5, 5, 2), (2, 7, 3), (7, 2, 2), (9, 9, 1)):
         for row in range(0, T_q, block):
             rows = slice(row, min(row + block, T_q))
-            for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(True, 20)):
+            for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(True, 20), Band(False, 2, None, 1),
+                         Band(ahead=3)):
                 places = [i + T_k - T_q for i in range(rows.start, rows.stop)]
-                expected = [j for j in range(T_k) if not band.causal or j <= places[-1]]
+                expected = [j for j in range(T_k) if j <= places[-1] + band.last_ahead]
                 expected = [j for j in expected if band.window is None or j > places[0] - band.window]
                 found = list(tiles(rows, T_q, T_k, TileSize(99, block), band))
                 assert [j for columns in found for j in range(T_k)[columns]] == expected
@@ -130,9 +150,9 @@ def _pairs(pairs: Any) -> None:
         mask = None if shape is None else rng.random(shape) < 0.7
         scores = rng.standard_normal((*lead, T_q, T_k))
         for band in (Band(), Band(True), Band(True, 1), Band(True, 3), Band(False, None, alibi_slopes(H)),
-                     Band(True, 2, alibi_slopes(H))):
+                     Band(True, 2, alibi_slopes(H)), Band(False, 2, None, 1), Band(ahead=2)):
             expected = scores - (0 if band.slopes is None else -alibi_bias(H, T_q, T_k, np.float64))
-            seen = sliding_window_mask(T_q, band.window or T_q + T_k, T_k) if band.causal else np.ones((1, 1), bool)
+            seen = sliding_window_mask(T_q, band.window or T_q + T_k, T_k, min(band.last_ahead, T_q + T_k))
             expected = np.where(seen if mask is None else seen & mask, expected, -np.inf)
             made = pairs(mask, band, scores[..., :3], T_k, groups)
             for head, row, column in np.ndindex(groups[0], T_q - t + 1, T_k - t + 1):
@@ -218,6 +238,14 @@ def _add_at(add_at: Any) -> None:
     assert np.allclose(dtable, exact)
 
 
+def _state_gradient(backward: Any) -> None:
+    """Two tokens and four weights: the last state is the last row of the old state, and x."""
+    x, state, d = np.random.default_rng(0).standard_normal((3, 3, 2))
+    y, cache = causal_convolution(x[1:], np.ones((2, 4)), state=state)
+    (dx, _, _, dstate), (dx_0, _, _, dstate_0) = backward(y, cache, d), backward(y, cache)
+    assert np.allclose(np.concatenate([dstate - dstate_0, dx - dx_0]), np.concatenate([np.zeros((2, 2)), d]))
+
+
 def _wide(wide: Any) -> None:
     for dtype, wider in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)):
         assert wide(np.ones(2, dtype)).dtype == wider
@@ -225,14 +253,15 @@ def _wide(wide: Any) -> None:
 
 VALUES: dict[str, Any] = {
     "causal_mask": lambda make: _masks(make, lambda at, j: j <= at),
-    "sliding_window_mask": lambda make: _masks(make, lambda at, j: at - 2 < j <= at, 2),
+    "sliding_window_mask": _windows,
     "padding_mask": _padding, "mask_from_blocked": _blocked, "mask_from_additive": _additive,
-    "sinusoidal_positions": _sinusoids, "rotary": _rotations, "alibi_slopes": _slopes, "alibi_bias": _alibi,
+    "sinusoidal_positions": _sinusoids, "rotary": _rotations, "rotary_frequencies": _frequencies,
+    "yarn_temperature": _temperature, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "tile_size": _tile_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
     "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
     "tiled_attention_weights": _weights,
     "sum_over_rows": _sum_over_rows, "sum_to_shape": _sum_to_shape, "wide": _wide, "fold_heads": _folds,
-    "add_at": _add_at,
+    "add_at": _add_at, "causal_convolution_backward": _state_gradient,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),
