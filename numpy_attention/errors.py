@@ -163,16 +163,8 @@ def several(found: Sequence[str], room: int = MAX_SAID) -> str:
 
 
 def require_number(
-    op: str,
-    argument: str,
-    number: object,
-    *,
-    at_least: float | None = None,
-    above: float | None = None,
-    at_most: float | None = None,
-    below: float | None = None,
-    whole: bool = False,
-    fix: str = "",
+    op: str, argument: str, number: object, *, at_least: float | None = None, above: float | None = None,
+    at_most: float | None = None, below: float | None = None, whole: bool = False, fix: str = "",
 ) -> float:
     """The number as a Python number; refuse all other values, and numbers that are not finite or outside the limits.
 

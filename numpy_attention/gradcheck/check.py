@@ -56,8 +56,7 @@ MOST_CALLS = 1000  # calls for each larger array
 
 def gradcheck(
     op: Callable[..., Any], op_backward: Callable[..., Any], inputs: Inputs, *, seed: int = 0, reference: str = "both",
-    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
-    **more: Any,
+    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None, **more: Any,
 ) -> Report:
     """Compare `op_backward` with the derivative of `op` in float64; raise GradientError with a report, or return it.
 
@@ -90,8 +89,7 @@ def gradcheck(
 
 def gradcheck_vjp(
     f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, *, seed: int = 0, reference: str = "both",
-    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None,
-    **more: Any,
+    no_gradient: Sequence[str] = (), rtol: float = 0.0, atol: float = 0.0, options: Options | None = None, **more: Any,
 ) -> Report:
     """Check a plain function `y = f(x, ...)` and its vector-Jacobian product `dx, ... = vjp(dy, x, ...)`.
 

@@ -29,7 +29,7 @@ def place(wrong: np.ndarray, seen: np.ndarray) -> str:
         return "every element"
     if count == 1:
         return "a single element"
-    if wrong.ndim >= 2 and np.array_equal(wrong, np.broadcast_to(np.eye(*wrong.shape[-2:], dtype=bool), wrong.shape)):
+    if wrong.ndim >= 2 and (wrong == np.eye(wrong.shape[-2], wrong.shape[-1], dtype=bool)).all():
         return "the diagonal"
     hits = [np.flatnonzero(wrong.any(axis=_others(wrong, axis))) for axis in range(wrong.ndim)]
     cut = [axis for axis, hit in enumerate(hits) if len(hit) < wrong.shape[axis]]

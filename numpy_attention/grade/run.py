@@ -35,13 +35,8 @@ class GradeError(ValueError):
 
 
 def main(
-    files: Sequence[str] = (),
-    everything: bool = False,
-    hint: int | None = None,
-    exercise: str | None = None,
-    time_limit: float = TIME_LIMIT,
-    solutions: Sequence[str] = (),
-    stream: TextIO | None = None,
+    files: Sequence[str] = (), everything: bool = False, hint: int | None = None, exercise: str | None = None,
+    time_limit: float = TIME_LIMIT, solutions: Sequence[str] = (), stream: TextIO | None = None,
 ) -> int:
     """Grade files, or all exercises; the exit code is 0 if all answers are right, otherwise 1.
 

@@ -77,11 +77,7 @@ def patching_effects(
 
 
 def attributed_effects(
-    model: Any,
-    ids: np.ndarray,
-    other_ids: np.ndarray,
-    dy: np.ndarray,
-    places: Collection[str] | None = None,
+    model: Any, ids: np.ndarray, other_ids: np.ndarray, dy: np.ndarray, places: Collection[str] | None = None,
     order: int = 1,
 ) -> Activations:
     """Estimate `patching_effects` from the unpatched run: by the slope, and with `order=2` also by the curvature.

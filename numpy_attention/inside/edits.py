@@ -48,9 +48,7 @@ class EditCache(NamedTuple):
     dtype: np.dtype
 
 
-def edit(
-    x: np.ndarray, keep: np.ndarray | None = None, add: np.ndarray | None = None
-) -> tuple[np.ndarray, EditCache]:
+def edit(x: np.ndarray, keep: np.ndarray | None = None, add: np.ndarray | None = None) -> tuple[np.ndarray, EditCache]:
     """Keep some elements of x, replace the others by zeros, and add an array.
 
     Formula: y = keep * x + add

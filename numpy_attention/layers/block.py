@@ -74,22 +74,10 @@ class Block(Layer):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        d_ff: int,
-        rng: np.random.Generator | None,
-        *,
-        cross_attention: bool = False,
-        pre_norm: bool = False,
-        branch_norm: bool = False,
-        norm: str = "layer_norm",
-        norm_eps: float | None = None,
-        activation: str = "relu",
-        bias: bool = True,
-        dropout: float = 0.0,
-        attention: dict[str, Any] | None = None,
-        dtype: Any = np.float32,
+        self, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator | None, *,
+        cross_attention: bool = False, pre_norm: bool = False, branch_norm: bool = False, norm: str = "layer_norm",
+        norm_eps: float | None = None, activation: str = "relu", bias: bool = True, dropout: float = 0.0,
+        attention: dict[str, Any] | None = None, dtype: Any = np.float32,
     ) -> None:
         def norms(on: bool = True) -> list[Norm | None]:  # of the stream, and of the branch
             both = on and (pre_norm or not branch_norm), on and branch_norm
@@ -106,16 +94,10 @@ class Block(Layer):
         self.norm_2, self.branch_norm_2 = norms()
 
     def forward(
-        self,
-        x: np.ndarray,
-        context: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        context_mask: np.ndarray | None = None,
-        scores_bias: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: tuple[KeyValueCache, KeyValueCache | None] | None = None,
-        rng: np.random.Generator | None = None,
-        band: Band | None = None,
+        self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
+        context_mask: np.ndarray | None = None, scores_bias: np.ndarray | None = None,
+        positions: np.ndarray | None = None, past: tuple[KeyValueCache, KeyValueCache | None] | None = None,
+        rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, BlockCache]:
         """Run the block. `past` (generation only, no backward): the KV caches of self-attention and cross-attention.
 

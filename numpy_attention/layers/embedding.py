@@ -26,11 +26,7 @@ class Embedding(Layer):
     """
 
     def __init__(
-        self,
-        vocab_size: int,
-        d_model: int,
-        rng: np.random.Generator | None,
-        scale: float = 0.02,
+        self, vocab_size: int, d_model: int, rng: np.random.Generator | None, scale: float = 0.02,
         dtype: Any = np.float32,
     ) -> None:
         require_sizes("Embedding", vocab_size=vocab_size, d_model=d_model)

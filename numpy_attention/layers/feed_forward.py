@@ -86,14 +86,8 @@ class FeedForward(Layer):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        d_ff: int,
-        rng: np.random.Generator | None,
-        activation: str = "relu",
-        bias: bool = True,
-        dropout: float = 0.0,
-        dtype: Any = np.float32,
+        self, d_model: int, d_ff: int, rng: np.random.Generator | None, activation: str = "relu", bias: bool = True,
+        dropout: float = 0.0, dtype: Any = np.float32,
     ) -> None:
         require_choice("FeedForward", "activation", activation, ACTIVATIONS)
         require_sizes("FeedForward", d_model=d_model, d_ff=d_ff)

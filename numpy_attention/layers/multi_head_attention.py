@@ -136,27 +136,11 @@ class MultiHeadAttention(Layer):
     """
 
     def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        rng: np.random.Generator | None,
-        num_kv_heads: int | None = None,
-        d_k: int | None = None,
-        d_v: int | None = None,
-        bias: bool = False,
-        qkv_bias: bool | None = None,
-        rotary_base: float | None = None,
-        rotary_pairing: str = "half",
-        dropout: float = 0.0,
-        dtype: Any = np.float32,
-        *,
-        qk_norm: str | None = None,
-        norm_eps: float | None = None,
-        output_gate: str | None = None,
-        sink: bool = False,
-        softcap: float | None = None,
-        scale: float | None = None,
-        rotary_width: int | None = None,
+        self, d_model: int, num_heads: int, rng: np.random.Generator | None, num_kv_heads: int | None = None,
+        d_k: int | None = None, d_v: int | None = None, bias: bool = False, qkv_bias: bool | None = None,
+        rotary_base: float | None = None, rotary_pairing: str = "half", dropout: float = 0.0, dtype: Any = np.float32,
+        *, qk_norm: str | None = None, norm_eps: float | None = None, output_gate: str | None = None,
+        sink: bool = False, softcap: float | None = None, scale: float | None = None, rotary_width: int | None = None,
         rotary_scaling: dict[str, Any] | None = None,
     ) -> None:
         op = "MultiHeadAttention"
@@ -194,15 +178,9 @@ class MultiHeadAttention(Layer):
         self.w_gate: Matrix | None = normal(rng, (d_model, gates), spread, dtype) if output_gate else None
 
     def forward(
-        self,
-        x: np.ndarray,
-        context: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        scores_bias: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: KeyValueCache | None = None,
-        rng: np.random.Generator | None = None,
-        band: Band | None = None,
+        self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
+        scores_bias: np.ndarray | None = None, positions: np.ndarray | None = None, past: KeyValueCache | None = None,
+        rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """Compute the output of attention for every position of x.
 
@@ -215,15 +193,9 @@ class MultiHeadAttention(Layer):
         return self.output(o, cache)
 
     def heads(
-        self,
-        x: np.ndarray,
-        context: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        scores_bias: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: KeyValueCache | None = None,
-        rng: np.random.Generator | None = None,
-        band: Band | None = None,
+        self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
+        scores_bias: np.ndarray | None = None, positions: np.ndarray | None = None, past: KeyValueCache | None = None,
+        rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """The first half of the forward: the output of every head.
 

@@ -50,13 +50,8 @@ class ResidualCache(NamedTuple):
 
 
 def residual(
-    x: np.ndarray,
-    norm: Norm | None,
-    sublayer: Callable[[np.ndarray], tuple[np.ndarray, Any]],
-    pre_norm: bool,
-    rate: float,
-    rng: np.random.Generator | None,
-    branch_norm: Norm | None = None,
+    x: np.ndarray, norm: Norm | None, sublayer: Callable[[np.ndarray], tuple[np.ndarray, Any]], pre_norm: bool,
+    rate: float, rng: np.random.Generator | None, branch_norm: Norm | None = None,
 ) -> tuple[np.ndarray, ResidualCache]:
     """Add the output of a sublayer to x, as in one of the pictures and formulas above.
 
@@ -80,12 +75,8 @@ def residual(
 
 
 def residual_backward(
-    dy: np.ndarray,
-    cache: ResidualCache,
-    norm: Norm | None,
-    sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]],
-    pre_norm: bool,
-    branch_norm: Norm | None = None,
+    dy: np.ndarray, cache: ResidualCache, norm: Norm | None,
+    sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]], pre_norm: bool, branch_norm: Norm | None = None,
 ) -> tuple[Any, ...]:
     """Gradients of `residual`: dx, the gradients of both norms (None for a norm that is off), then all other results of
     the sublayer's backward.

@@ -50,14 +50,8 @@ class LanguageModel(Protocol):
 
 
 def generate(
-    model: LanguageModel,
-    prompt_ids: Any,
-    num_tokens: int,
-    rng: np.random.Generator | None = None,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    stop_token: int | None = None,
+    model: LanguageModel, prompt_ids: Any, num_tokens: int, rng: np.random.Generator | None = None,
+    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop_token: int | None = None,
     use_cache: bool = True,
 ) -> Any:
     """Continue each prompt by up to num_tokens tokens; a row that draws stop_token ends there.
@@ -107,14 +101,8 @@ def generate(
 
 
 def stream(
-    model: LanguageModel,
-    prompt_ids: np.ndarray,
-    num_tokens: int,
-    rng: np.random.Generator | None = None,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    stop: Collection[int] = (),
+    model: LanguageModel, prompt_ids: np.ndarray, num_tokens: int, rng: np.random.Generator | None = None,
+    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop: Collection[int] = (),
     past: list[KeyValueCache] | None = None,
 ) -> Iterator[int]:
     """Continue one prompt by up to num_tokens tokens; yield each token as soon as it is drawn.

@@ -101,13 +101,8 @@ class GPT(Model):
                 p[...] = normal(rng, p.shape, scale, p.dtype)
 
     def forward(
-        self,
-        ids: np.ndarray,
-        mask: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: list[KeyValueCache] | None = None,
-        last_only: bool = False,
-        rng: np.random.Generator | None = None,
+        self, ids: np.ndarray, mask: np.ndarray | None = None, positions: np.ndarray | None = None,
+        past: list[KeyValueCache] | None = None, last_only: bool = False, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, GPTCache]:
         """Logits for every position. `mask`, `positions`, `past` and `last_only` are for generation.
 
@@ -120,13 +115,8 @@ class GPT(Model):
         return logits, GPTCache(token, stack, head)
 
     def _states(
-        self,
-        ids: np.ndarray,
-        mask: np.ndarray | None = None,
-        positions: np.ndarray | None = None,
-        past: list[KeyValueCache] | None = None,
-        last_only: bool = False,
-        rng: np.random.Generator | None = None,
+        self, ids: np.ndarray, mask: np.ndarray | None = None, positions: np.ndarray | None = None,
+        past: list[KeyValueCache] | None = None, last_only: bool = False, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
         """Return x (B, T, d_model) and two caches, of all steps before the output head. The output head gets x."""
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))

@@ -51,10 +51,7 @@ def require_finite(op: str, logits: np.ndarray) -> None:
 
 
 def sample(
-    logits: np.ndarray,
-    rng: np.random.Generator | None,
-    temperature: float = 1.0,
-    top_k: int | None = None,
+    logits: np.ndarray, rng: np.random.Generator | None, temperature: float = 1.0, top_k: int | None = None,
     top_p: float | None = None,
 ) -> np.ndarray:
     """One token for each row of logits.

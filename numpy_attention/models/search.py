@@ -45,11 +45,7 @@ class Translator(Protocol):
 
 
 def greedy_search(
-    model: Translator,
-    source_ids: np.ndarray,
-    start_token: int,
-    stop_token: int,
-    max_tokens: int | None = None,
+    model: Translator, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Take the most likely token at each step, for all sources at once, until all have taken the stop token.
@@ -78,14 +74,8 @@ def greedy_search(
 
 
 def beam_search(
-    model: Translator,
-    source_ids: np.ndarray,
-    start_token: int,
-    stop_token: int,
-    max_tokens: int | None = None,
-    beam_size: int = 4,
-    length_penalty: float = 0.6,
-    source_lengths: np.ndarray | None = None,
+    model: Translator, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
+    beam_size: int = 4, length_penalty: float = 0.6, source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """The best of `beam_size` sequences for each source; `length_penalty` is alpha; 0 compares plain probabilities.
 
@@ -113,13 +103,8 @@ def beam_search(
 
 
 def _beam(
-    model: Translator,
-    context: np.ndarray,
-    mask: np.ndarray | None,
-    start_token: int,
-    stop_token: int,
-    max_tokens: int,
-    beam_size: int,
+    model: Translator, context: np.ndarray, mask: np.ndarray | None, start_token: int, stop_token: int,
+    max_tokens: int, beam_size: int,
 ) -> list[tuple[float, np.ndarray]]:
     """Up to beam_size sequences for one source, each with its log probability."""
     past = _new_past(model, max_tokens, context.shape[1])

@@ -93,12 +93,8 @@ class Seq2Seq(Model):
         self.head = None if c.tie_weights else Linear(c.d_model, c.target_vocab_size, rng, bias=False, dtype=dtype)
 
     def forward(
-        self,
-        source_ids: np.ndarray,
-        target_ids: np.ndarray,
-        source_lengths: np.ndarray | None = None,
-        target_lengths: np.ndarray | None = None,
-        rng: np.random.Generator | None = None,
+        self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None = None,
+        target_lengths: np.ndarray | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Seq2SeqCache]:
         """The logits. Padding: the tokens after the lengths (B,); without lengths, all tokens equal to pad_token."""
         x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
@@ -106,12 +102,8 @@ class Seq2Seq(Model):
         return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
 
     def _states(
-        self,
-        source_ids: np.ndarray,
-        target_ids: np.ndarray,
-        source_lengths: np.ndarray | None,
-        target_lengths: np.ndarray | None,
-        rng: np.random.Generator | None,
+        self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None,
+        target_lengths: np.ndarray | None, rng: np.random.Generator | None,
     ) -> tuple[np.ndarray, EncodeCache, EmbeddingCache, StackCache]:
         """The input x (B, T, d_model) of the head, and the caches of the steps before it."""
         source_mask = self.padding(source_ids, source_lengths, "source_ids")  # (B, 1, 1, T_s)
@@ -121,10 +113,7 @@ class Seq2Seq(Model):
         return x, encoder, target, stack
 
     def encode(
-        self,
-        source_ids: np.ndarray,
-        source_mask: np.ndarray | None = None,
-        rng: np.random.Generator | None = None,
+        self, source_ids: np.ndarray, source_mask: np.ndarray | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EncodeCache]:
         """The context (B, T_s, d_model), which the decoder reads."""
         check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
@@ -135,13 +124,8 @@ class Seq2Seq(Model):
         return context, EncodeCache(source, stack)
 
     def decode(
-        self,
-        target_ids: np.ndarray,
-        context: np.ndarray,
-        source_mask: np.ndarray | None = None,
-        target_mask: np.ndarray | None = None,
-        past: Past | None = None,
-        rng: np.random.Generator | None = None,
+        self, target_ids: np.ndarray, context: np.ndarray, source_mask: np.ndarray | None = None,
+        target_mask: np.ndarray | None = None, past: Past | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, DecodeCache]:
         """Logits for every target position. With `past`, target_ids has only new tokens, and there is no backward."""
         x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
@@ -149,13 +133,8 @@ class Seq2Seq(Model):
         return logits, DecodeCache(target, stack, head)
 
     def _decoder_states(
-        self,
-        target_ids: np.ndarray,
-        context: np.ndarray,
-        source_mask: np.ndarray | None,
-        target_mask: np.ndarray | None,
-        past: Past | None = None,
-        rng: np.random.Generator | None = None,
+        self, target_ids: np.ndarray, context: np.ndarray, source_mask: np.ndarray | None,
+        target_mask: np.ndarray | None, past: Past | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
         """The steps of `_states` after the encoder."""
         T_past = 0 if past is None else stored_length("Seq2Seq", past, len(self.decoder.blocks))
@@ -194,13 +173,8 @@ class Seq2Seq(Model):
             yield "target_embedding.table", dtable
 
     def loss(
-        self,
-        source_ids: np.ndarray,
-        target_ids: np.ndarray,
-        targets: np.ndarray,
-        source_lengths: np.ndarray | None = None,
-        target_lengths: np.ndarray | None = None,
-        training: bool = False,
+        self, source_ids: np.ndarray, target_ids: np.ndarray, targets: np.ndarray,
+        source_lengths: np.ndarray | None = None, target_lengths: np.ndarray | None = None, training: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats. target_ids begins with the start token; targets is one step ahead.
@@ -214,12 +188,8 @@ class Seq2Seq(Model):
         return loss, LossCache(Seq2SeqCache(encoder, DecodeCache(target, stack, head)), cache)
 
     def attention_weights(
-        self,
-        source_ids: np.ndarray,
-        target_ids: np.ndarray,
-        source_lengths: np.ndarray | None = None,
-        target_lengths: np.ndarray | None = None,
-        layers: Collection[str] | None = None,
+        self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None = None,
+        target_lengths: np.ndarray | None = None, layers: Collection[str] | None = None,
     ) -> Parameters:
         """The weights (B, H, T_q, T_k) of the layers in `layers`, or of all, by name: `encoder.blocks.0.attention`,
         `decoder.blocks.0.cross_attention` and so on."""
@@ -232,9 +202,7 @@ class Seq2Seq(Model):
     def _head(self) -> Head:
         return Head(self.target_embedding, self.head)
 
-    def padding(
-        self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids"
-    ) -> np.ndarray | None:
+    def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids") -> np.ndarray | None:
         """The mask (B, 1, 1, T) that hides padding, or None without padding; `argument`: the name of ids in errors."""
         check_batch("Seq2Seq", argument, ids, self.config.context_length)
         like, lengths_name = self.target_embedding.table, argument.replace("ids", "lengths")

@@ -173,11 +173,7 @@ class SequenceClassifier(Model):
         yield from prefixed("token_embedding", grads).items()
 
     def loss(
-        self,
-        ids: np.ndarray,
-        targets: np.ndarray,
-        lengths: np.ndarray | None = None,
-        training: bool = False,
+        self, ids: np.ndarray, targets: np.ndarray, lengths: np.ndarray | None = None, training: bool = False,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats; targets (B,), or (B, T) without pooling."""

@@ -101,14 +101,8 @@ def cache_of(saved: BlockCache | SavedInput) -> BlockCache:
 
 
 def run_stack(
-    x: np.ndarray,
-    parts: Parts,
-    inputs: BlockInputs | list[BlockInputs],
-    *,
-    past: Past | None = None,
-    last_only: bool = False,
-    rng: np.random.Generator | None = None,
-    recompute: bool = False,
+    x: np.ndarray, parts: Parts, inputs: BlockInputs | list[BlockInputs], *, past: Past | None = None,
+    last_only: bool = False, rng: np.random.Generator | None = None, recompute: bool = False,
 ) -> tuple[np.ndarray, StackCache]:
     """Positions, dropout, blocks and the last norm. With `past`, x has only new tokens, and there is no backward.
 
@@ -215,11 +209,7 @@ class Stack(Layer):
     """
 
     def __init__(
-        self,
-        config: ModelConfig,
-        num_layers: int,
-        rng: np.random.Generator | None,
-        cross_attention: bool = False,
+        self, config: ModelConfig, num_layers: int, rng: np.random.Generator | None, cross_attention: bool = False,
         dtype: Any = np.float32,
     ) -> None:
         c = config
@@ -230,15 +220,9 @@ class Stack(Layer):
         self.norm = norm_layer(c.norm, c.d_model, dtype=dtype) if c.pre_norm else None
 
     def forward(
-        self,
-        x: np.ndarray,
-        context: np.ndarray | None = None,
-        mask: np.ndarray | None = None,
-        context_mask: np.ndarray | None = None,
-        past: Past | None = None,
-        rng: np.random.Generator | None = None,
-        band: Band | None = None,
-        recompute: bool = False,
+        self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
+        context_mask: np.ndarray | None = None, past: Past | None = None, rng: np.random.Generator | None = None,
+        band: Band | None = None, recompute: bool = False,
     ) -> tuple[np.ndarray, StackCache]:
         inputs = BlockInputs(context, mask, context_mask, band=band)
         return run_stack(x, self._parts(), inputs, past=past, rng=rng, recompute=recompute)

@@ -121,10 +121,7 @@ class TextEncoder(Model):
         self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype) if c.pre_norm else None
 
     def forward(
-        self,
-        ids: np.ndarray,
-        lengths: np.ndarray | None = None,
-        types: np.ndarray | None = None,
+        self, ids: np.ndarray, lengths: np.ndarray | None = None, types: np.ndarray | None = None,
         rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, TextEncoderCache]:
         """The directions. Padding: the tokens after the lengths (B,); without lengths, all tokens equal to pad_token.

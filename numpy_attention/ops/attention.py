@@ -83,16 +83,9 @@ class AttentionCache(NamedTuple):
 
 
 def scaled_dot_product_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    mask: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    rng: np.random.Generator | None = None,
-    softcap: float | None = None,
-    sink: np.ndarray | None = None,
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
+    scale: float | None = None, dropout: float = 0.0, rng: np.random.Generator | None = None,
+    softcap: float | None = None, sink: np.ndarray | None = None,
 ) -> tuple[np.ndarray, AttentionCache]:
     """For each query, average the values, weighted by how well their keys match the query.
 
@@ -188,14 +181,8 @@ def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 
 def check_attention_arguments(
-    op: str,
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    mask: np.ndarray | None = None,
-    bias: np.ndarray | None = None,
-    scale: float | None = None,
-    softcap: float | None = None,
+    op: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None,
+    bias: np.ndarray | None = None, scale: float | None = None, softcap: float | None = None,
     sink: np.ndarray | None = None,
 ) -> None:
     """Check the arguments of both forms of attention (Chapters 6 and 12); each error suggests a likely fix.

@@ -59,13 +59,8 @@ class LinearCrossEntropyCache(NamedTuple):
 
 
 def linear_cross_entropy(
-    x: np.ndarray,
-    table: np.ndarray,
-    targets: np.ndarray,
-    ignore_index: int = -100,
-    label_smoothing: float = 0.0,
-    block_size: int = 512,
-    frozen: bool = False,
+    x: np.ndarray, table: np.ndarray, targets: np.ndarray, ignore_index: int = -100, label_smoothing: float = 0.0,
+    block_size: int = 512, frozen: bool = False,
 ) -> tuple[np.ndarray, LinearCrossEntropyCache]:
     """The same loss as `cross_entropy` of x table^T, without all logits in memory at once.
 

@@ -87,20 +87,10 @@ class TiledAttentionCache(NamedTuple):
 
 
 def tiled_attention(
-    q: np.ndarray,
-    k: np.ndarray,
-    v: np.ndarray,
-    mask: np.ndarray | None = None,
-    causal: bool = False,
-    scale: float | None = None,
-    block_size: int | None = None,
-    window: int | None = None,
-    slopes: np.ndarray | None = None,
-    dropout: float = 0.0,
-    rng: np.random.Generator | None = None,
-    softcap: float | None = None,
-    sink: np.ndarray | None = None,
-    ahead: int | None = None,
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
+    scale: float | None = None, block_size: int | None = None, window: int | None = None,
+    slopes: np.ndarray | None = None, dropout: float = 0.0, rng: np.random.Generator | None = None,
+    softcap: float | None = None, sink: np.ndarray | None = None, ahead: int | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 

@@ -21,14 +21,8 @@ from numpy_attention.plots.style import FONT, INK, drawable, dress, fit, new_fig
 
 
 def attention_map(
-    weights: np.ndarray,
-    queries: Tokens = None,
-    keys: Tokens = None,
-    title: str = "Attention weights",
-    mask: np.ndarray | None = None,
-    numbers: bool | None = None,
-    x: str = "key",
-    y: str = "query",
+    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights",
+    mask: np.ndarray | None = None, numbers: bool | None = None, x: str = "key", y: str = "query",
 ) -> Any:
     """Draw one head: a row for each query, a column for each key. A stronger blue is a larger weight.
 
@@ -56,12 +50,8 @@ def attention_map(
 
 
 def attention_heads(
-    weights: np.ndarray,
-    queries: Tokens = None,
-    keys: Tokens = None,
-    title: str = "Attention weights, head by head",
-    x: str = "key",
-    y: str = "query",
+    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights, head by head",
+    x: str = "key", y: str = "query",
 ) -> Any:
     """Draw every head of a layer in one grid with one colour scale.
 
@@ -75,13 +65,8 @@ def attention_heads(
 
 
 def attention_layers(
-    weights: Mapping[str, np.ndarray],
-    queries: Tokens = None,
-    keys: Tokens = None,
-    title: str = "Attention weights, layer by layer",
-    sequence: int = 0,
-    x: str = "key",
-    y: str = "query",
+    weights: Mapping[str, np.ndarray], queries: Tokens = None, keys: Tokens = None,
+    title: str = "Attention weights, layer by layer", sequence: int = 0, x: str = "key", y: str = "query",
 ) -> Any:
     """Draw the result of `model.attention_weights(ids)`: a row of heads for each layer, with one colour scale.
 

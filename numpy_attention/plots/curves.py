@@ -20,11 +20,7 @@ def rows_with_steps(op: str, log: Log) -> list[Mapping[str, Any]]:
     return [row for row in log if "step" in row]
 
 
-def training_curves(
-    log: Log,
-    levels: Mapping[str, float] | None = None,
-    title: str = "Training",
-) -> Any:
+def training_curves(log: Log, levels: Mapping[str, float] | None = None, title: str = "Training") -> Any:
     """Draw the loss against the step and, if the log holds accuracies, a second panel with the accuracy.
 
     `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `loss`, `val_loss`, `accuracy`,

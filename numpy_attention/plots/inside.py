@@ -148,9 +148,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
 
 
 def patching_map(
-    effects: Mapping[str, Any],
-    tokens: Tokens = None,
-    title: str = "The effects of patches",
+    effects: Mapping[str, Any], tokens: Tokens = None, title: str = "The effects of patches",
     value: str = "change of the measured number",
 ) -> Any:
     """Draw the effects of patches: a row for each place or head, a column for each position.
@@ -183,13 +181,8 @@ def patching_map(
 
 
 def lens_table(
-    words: Sequence[Sequence[str]],
-    probabilities: np.ndarray,
-    rows: Tokens = None,
-    columns: Tokens = None,
-    title: str = "The logit lens",
-    x: str = "position",
-    y: str = "stream",
+    words: Sequence[Sequence[str]], probabilities: np.ndarray, rows: Tokens = None, columns: Tokens = None,
+    title: str = "The logit lens", x: str = "position", y: str = "stream",
 ) -> Any:
     """Draw a table of words. A stronger blue is a larger probability.
 

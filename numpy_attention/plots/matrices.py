@@ -48,13 +48,8 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
 
 
 def matrix_map(
-    matrix: np.ndarray,
-    rows: Tokens = None,
-    columns: Tokens = None,
-    title: str = "",
-    x: str = "column",
-    y: str = "row",
-    value: str = "value",
+    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column",
+    y: str = "row", value: str = "value",
 ) -> Any:
     """Draw any matrix with its numbers: zero is white, positive blue, negative orange.
 

@@ -166,12 +166,8 @@ def count_targets(batch: Batch, ignore_index: int = -100) -> int:
 
 
 def loss_and_gradients(
-    model: Any,
-    batch: Batch,
-    count: int,
-    workers: Workers,
-    rngs: Sequence[np.random.Generator | None] | Mapping[int, np.random.Generator | None],
-    mine: range | None = None,
+    model: Any, batch: Batch, count: int, workers: Workers,
+    rngs: Sequence[np.random.Generator | None] | Mapping[int, np.random.Generator | None], mine: range | None = None,
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The mean loss over the counted targets of a batch and the gradients of this loss, computed in `count` shards.
 

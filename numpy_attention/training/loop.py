@@ -30,12 +30,8 @@ from numpy_attention.training.optimizers import SGD, Adam
 
 
 def train(
-    model: Any,
-    optimizer: SGD | Adam,
-    batches: Iterable[tuple[np.ndarray, ...]],
-    rate: Callable[[int], float] | None = None,
-    clip: float = 1.0,
-    rng: np.random.Generator | None = None,
+    model: Any, optimizer: SGD | Adam, batches: Iterable[tuple[np.ndarray, ...]],
+    rate: Callable[[int], float] | None = None, clip: float = 1.0, rng: np.random.Generator | None = None,
 ) -> list[float]:
     """Take one step for each batch, and return the loss before each step.
 

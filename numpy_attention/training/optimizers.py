@@ -108,13 +108,8 @@ class Adam:
     weight_decay = 0.0  # changed by AdamW
 
     def __init__(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        learning_rate: float = 1e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        eps: float = 1e-8,
-        workers: Helpers | None = None,
+        self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
+        beta_2: float = 0.999, eps: float = 1e-8, workers: Helpers | None = None,
     ) -> None:
         kind = type(self).__name__
         self.parameters = _checked(kind, parameters)
@@ -190,14 +185,8 @@ class AdamW(Adam):
     """
 
     def __init__(
-        self,
-        parameters: Mapping[str, np.ndarray],
-        learning_rate: float = 1e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        eps: float = 1e-8,
-        weight_decay: float = 0.01,
-        workers: Helpers | None = None,
+        self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
+        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01, workers: Helpers | None = None,
     ) -> None:
         super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
         self.weight_decay = require_number(type(self).__name__, "weight_decay", weight_decay, at_least=0)
