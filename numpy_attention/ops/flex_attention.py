@@ -88,7 +88,10 @@ def flex_attention(
 
 
 def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `flex_attention`: dq, dk and dv, with the shapes of q, k and v."""
+    """Gradients of `flex_attention`; the derivation is at the top of this file.
+
+    Shapes: dy as y -> dq, dk, dv with the shapes of q, k and v
+    """
     q, k, v, weights, used, (f_backward, f_cache), (g_backward, g_cache), scale = cache
     require_cotangent("flex_attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
     dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)

@@ -109,7 +109,9 @@ def negative_log_likelihood(
     log_probs: np.ndarray, targets: np.ndarray, ignore_index: int = -100, class_weights: np.ndarray | None = None,
     reduction: str = "mean",
 ) -> tuple[np.ndarray, CrossEntropyCache]:
-    """The cross-entropy of given log-probabilities y, from `log_softmax`: the mean of -y_t.
+    """The cross-entropy of given log-probabilities y, from `log_softmax`.
+
+    Formula: loss = sum(-w_t y_t) / N, with the class weights w (1 without them)
 
     Shapes: log_probs (..., V), otherwise as `cross_entropy`
 
@@ -133,7 +135,10 @@ def negative_log_likelihood(
 
 
 def negative_log_likelihood_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) -> np.ndarray:
-    """Gradient of `negative_log_likelihood`: dlog_probs = -dloss w_t / N at counted targets, zero elsewhere."""
+    """Gradient of `negative_log_likelihood`: dlog_probs = -dloss w_t / N at counted targets, zero elsewhere.
+
+    Shapes: dloss as the loss -> dlog_probs as log_probs
+    """
     checked_dloss("negative_log_likelihood_backward", dloss, cache.loss_shape, cache.logits.dtype)
     # loss = sum(-w_t y_t) / N
     return cross_entropy_backward(dloss, cache)  # p is 0 in the cache

@@ -102,6 +102,8 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
 def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str = "half") -> tuple[np.ndarray, Any]:
     """Turn the first 2 n columns of each vector, pair by pair; cos and sin may be any numbers.
 
+    Formula: (y_1, y_2) = (x_1 cos - x_2 sin, x_1 sin + x_2 cos) for each pair
+
     Shapes: x (..., T, d_k), cos and sin broadcastable to (..., T, n) with 2 n <= d_k -> y as x.
     pairing "half": (x_1, x_2) = columns (i, i + n); "interleaved": columns (2i, 2i + 1).
 

@@ -101,6 +101,8 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None
 def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
     """The logarithm of the softmax, finite for all finite scores; a row of -inf stays -inf.
 
+    Formula: y = x - log(sum(exp(x)))
+
     Shapes: x of any shape -> y of the same shape
 
     Raises: ValueError and TypeError, as `softmax`.
@@ -119,7 +121,10 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache
 
 
 def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
-    """Gradient of `log_softmax`: dx = dy - p * sum(dy), with the softmax p from the cache."""
+    """Gradient of `log_softmax`: dx = dy - p * sum(dy), with the softmax p from the cache.
+
+    Shapes: dy as y -> dx as x
+    """
     p, axis = cache
     require_cotangent("log_softmax_backward", "dy", dy, p.shape, p.dtype)
     # y = x - log(sum(exp(x)))
