@@ -1,14 +1,16 @@
 """GPT (Chapter 23) in every configuration: in tiles, with recomputation, with changes of low rank."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry
-from numpy_attention.catalogue.mistake import method_of
+from numpy_attention.catalogue.mistake import method_of, stands_in_for
 from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
 from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.head import LossByRows
 from numpy_attention.ops.positions import TOKENS
 from numpy_attention.ops.sums import as_rows
@@ -82,6 +84,57 @@ def queries_without_positions_skipped(self: GPT, cache: Any, dlogits: Array | Lo
     for name, gradient in GPT.gradients_from_logits(self, cache, dlogits):
         skipped = name == f"blocks.{(self.config.nope_every or 0) - 1}.attention.w_q"
         yield name, np.zeros_like(gradient) if skipped else gradient
+
+
+def trial_of_blocks(config: Callable[..., GPTConfig], seed: int) -> None:
+    """Counted from 1, each n-th block is global, and each m-th has no positions; local blocks have their own base."""
+    n, m, window = (int(number) for number in np.random.default_rng(seed).integers(2, 6, size=3))
+    made = config(5, 8, 4, 2, 9, positions="rotary", window=window, global_every=n, nope_every=m, local_rotary_base=9.0)
+    for i in range(1, 10):
+        base = None if i % m == 0 else 9.0 if i % n else made.rotary_base
+        expected, got = (window if i % n else None, base), made.attention_of(i - 1).get("rotary_base")
+        assert (made.window_of(i - 1), got) == expected, (
+            f"block {i} of 9 must have window {expected[0]} and base {base}, got {made.window_of(i - 1)} and {got}: "
+            f"each block of {n} is global, and each block of {m} has no positions"
+        )
+
+
+TRIALS = {"GPTConfig": (GPTConfig, trial_of_blocks)}
+
+
+@stands_in_for("GPTConfig", diagnosis="block 1 of 9 must have window")
+class GlobalBlockFirst(GPTConfig):
+    """Each group of blocks begins with its global block, because the count of the blocks starts at 0.
+
+    Hides: the model trains well; a file of a model whose groups end with the global block gives wrong logits.
+    """
+
+    def window_of(self, block: int) -> int | None:
+        return super().window_of(block - 1)
+
+
+@stands_in_for("GPTConfig", diagnosis="and base 10000.0, got None and 9.0")
+class LocalBaseInEveryBlock(GPTConfig):
+    """Global blocks have the base of local blocks, so distant positions get the same angles again and again.
+
+    Hides: right for texts that fit into the window.
+    """
+
+    def attention_of(self, block: int) -> dict[str, Any]:
+        options = super().attention_of(block)
+        return options | {"rotary_base": self.local_rotary_base} if "rotary_base" in options else options
+
+
+@stands_in_for("GPTConfig", diagnosis="and base None, got")
+class PositionsInEveryBlock(GPTConfig):
+    """The option `nope_every` is read, but every block still rotates its queries and keys.
+
+    Hides: the model trains as well as before; only a file of a model with such blocks gives wrong logits.
+    """
+
+    def attention_of(self, block: int) -> dict[str, Any]:
+        base = self.rotary_base if self.window_of(block) is None else self.local_rotary_base
+        return super().attention_of(block) | {"rotary_base": base}
 
 
 @method_of("GPT", "gradients_from_logits", diagnosis="a mean replaces the sum over the 2 elements of axis 0")

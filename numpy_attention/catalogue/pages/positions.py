@@ -109,6 +109,22 @@ def gradient_only_where_it_turns(dy: Array, cache: Any) -> Any:
     return dx, dcos, dsin
 
 
+@backward_of("rotate", diagnosis="dcos ignores places")
+def pairs_of_the_whole_width(dy: Array, cache: Any) -> Any:
+    """Only the first 2 n columns turn, but with the pairing "half" the backward pairs column i with i + d_k/2.
+
+    Hides: right if all columns turn, and for the pairing "interleaved".
+    """
+    x, cos, sin, pairing = cache
+    n = cos.shape[-1]
+
+    def padded(turn: Array, value: int) -> Array:  # more pairs, which do not turn
+        return np.pad(turn, [(0, 0)] * (turn.ndim - 1) + [(0, x.shape[-1] // 2 - n)], constant_values=value)
+
+    dx, dcos, dsin = rotate_backward(dy, (x, padded(cos, 1), padded(sin, 0), pairing))
+    return dx, dcos[..., :n], dsin[..., :n]
+
+
 @stands_in_for("rotary_frequencies", diagnosis="must be divided by 1, not by 8")
 def every_pair_slowed(width: int, base: float, scaling: Mapping[str, Any]) -> Array:
     """All frequencies are divided by the factor, but only "linear" slows the fast pairs, which tell neighbours apart.
