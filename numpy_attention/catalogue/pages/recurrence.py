@@ -131,6 +131,20 @@ def decay_of_the_rows_before(dy: Array, cache: LinearAttentionCache) -> Any:
     return *grads, None if cache.inputs[3] is None else ddecay / np.exp(cache.inputs[3]), dbeta, dstate
 
 
+@backward_of("linear_attention", diagnosis="along axis 1 of dy: is a sum over this axis")
+def only_the_first_head_reads(dy: Array, cache: LinearAttentionCache) -> Any:
+    """Several query heads read the same state, but the state gets a gradient from the first of these heads only.
+
+    Hides: right if every query head has a state.
+    """
+    dq, *others = linear_attention_backward(dy, cache)
+    q, k, *_ = cache.inputs
+    if q.shape != k.shape:
+        first = np.arange(q.shape[-3]) % (q.shape[-3] // k.shape[-3]) == 0
+        others = list(linear_attention_backward(dy * first[:, None, None], cache)[1:])
+    return dq, *others
+
+
 @backward_of(TWO_CALLS, diagnosis="does a loop or a slice begin one place late")
 def gradient_of_the_state_not_carried(dy: Array, cache: Any) -> Any:
     """The gradient of the state between two calls is lost, so the first call gets no gradient from the second call.
