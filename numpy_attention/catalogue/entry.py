@@ -58,7 +58,6 @@ class Entry:
 
     @property
     def parsed(self) -> Spec:
-        """The parsed spec."""
         return parse(self.spec)
 
     def sizes(self, rng: np.random.Generator) -> Sizes:

@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import dropout_on, size_of
+from numpy_attention.catalogue.entry import dropout_on
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.pretrained.low_rank import add_low_rank
 
 TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}
@@ -24,20 +23,18 @@ def training_on(sizes: Sizes) -> Mapping[str, Any]:
     return {"training": True, **dropout_on(sizes)}
 
 
-def in_little_memory(model: Any, recompute: bool = False, rows: int = 0) -> Any:
-    """Sets the memory options of a model: recompute each block; compute the loss of `rows` rows at once."""
+def tiny_model(
+    kind: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False,
+    rows: int = 0, **config: Any,
+) -> Any:
+    """A small model: with changes of low rank, with recomputed blocks, with the loss of `rows` rows at once."""
+    vocabularies = {"vocab_size": sizes["V"]}
+    if kind is Seq2Seq:
+        vocabularies = {"source_vocab_size": sizes["V"], "target_vocab_size": sizes.get("W", sizes["V"])}
+    model = kind(kind.config_class(**{**vocabularies, **TINY, **config}), rng, dtype)
+    if rank:
+        add_low_rank(model, rank, 3.0, rng)
     model.recompute = recompute
     if rows:
         model.logits_at_once = SMALL["fixed"]["V"] * rows
     return model
-
-
-def tiny_gpt(
-    sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False, rows: int = 0,
-    **config: Any,
-) -> GPT:
-    """A small GPT; with a rank, it gets changes of low rank."""
-    model = GPT(GPTConfig(**{"vocab_size": size_of(sizes, "V"), **TINY, **config}), rng, dtype)
-    if rank:
-        add_low_rank(model, rank, 3.0, rng)
-    return in_little_memory(model, recompute, rows)

@@ -55,9 +55,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Write the picture and print its path."""
-    a = arguments
     if a.text is None and a.model is not None:
         raise InputError(f"--text is required: give a text for {a.model} to read")
     text = TEXT if a.text is None else a.text

@@ -31,9 +31,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Read a line and print the answer, until the input ends."""
-    a = arguments
     if sys.stdin is None:
         raise InputError("standard input is closed, so there are no questions to read")
     sampling(a)  # report wrong options before loading the model

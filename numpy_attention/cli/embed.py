@@ -27,9 +27,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Print the nearest lines, each with its cosine and its line number."""
-    a = arguments
     for option, value in (("--top", a.top), ("--batch", a.batch)):
         if value < 1:
             raise InputError(f"{option} must be at least 1, got {value}")

@@ -7,10 +7,7 @@ from typing import Any
 from numpy_attention.files import exists
 from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch
 
-NEXT = {
-    "smollm2": "chat smollm2",
-    "minilm": 'embed minilm FILE --query "..."',
-}
+NEXT = {"smollm2": "chat smollm2", "minilm": 'embed minilm FILE --query "..."'}
 
 
 def add_parser(commands: Any) -> None:

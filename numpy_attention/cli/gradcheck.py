@@ -20,9 +20,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Print one line for each entry with its worst error against the complex step; the exit code is 1 if any fails."""
-    a = arguments
     if a.seed < 0:
         raise InputError(f"--seed must be at least 0, got {a.seed}")
     if a.gallery:

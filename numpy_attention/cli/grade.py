@@ -10,29 +10,23 @@ from numpy_attention.errors import InputError
 def add_parser(commands: Any) -> None:
     """The arguments of `grade`."""
     parser = commands.add_parser("grade", help="grade exercises, with hints", allow_abbrev=False)
-    parser.add_argument("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
-    parser.add_argument(
-        "--all", action="store_true", dest="everything", help="a table of all exercises; FILE is then a folder"
-    )
-    parser.add_argument("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
-    parser.add_argument(
-        "--solution", action="append", default=[], metavar="NAME",
-        help="show the solution, if you have passed the exercise or give this option twice",
-    )
-    parser.add_argument("--exercise", metavar="NAME", help="the exercise, if the file has another name")
-    parser.add_argument(
-        "--time-limit", type=float, default=10.0, metavar="S",
-        help="seconds for one call of a function (default: 10); a file may take six times as long",
-    )
+    add = parser.add_argument
+    add("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
+    add("--all", action="store_true", dest="everything", help="a table of all exercises; FILE is then a folder")
+    add("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
+    about = "show the solution, if you have passed the exercise or give this option twice"
+    add("--solution", action="append", default=[], metavar="NAME", help=about)
+    add("--exercise", metavar="NAME", help="the exercise, if the file has another name")
+    about = "seconds for one call of a function (default: 10); a file may take six times as long"
+    add("--time-limit", type=float, default=10.0, metavar="S", help=about)
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """The exit code is 0 if every answer is right, otherwise 1."""
     grade = importlib.import_module("numpy_attention.grade.run")
     with grade.hypothesis_elsewhere():
         try:
-            a = arguments
             code: int = grade.main(a.files, a.everything, a.hint, a.exercise, a.time_limit, a.solution)
         except grade.GradeError as error:
             raise InputError(str(error)) from None

@@ -24,9 +24,8 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Print the prompt and its continuation, word by word."""
-    a = arguments
     if not a.prompt:
         raise InputError("--prompt must hold at least one character")
     options = sampling(a)

@@ -80,10 +80,15 @@ def trained(
 ) -> tuple[Model, Vocabulary]:
     """The GPT that `load_run` has read from a directory, and its vocabulary.
 
-    Raises: InputError for a model of another kind.
+    Raises: InputError for a model of another kind, or if the pretrained model of a fine-tuning has changed.
     """
     if config.from_ is not None:
-        return _fine_tuned(directory, config, arrays, meta)
+        start = Start(config)
+        if meta["task"].get("from_sha256") != start.sha256:
+            raise InputError(f"{start.path} is not the model from which {directory} started")
+        model = start.model(None)
+        read_into(model.parameters(), arrays, "parameters.", "model")
+        return model, start.tokenizer
     if config.task != "text":
         raise InputError(f"{directory} holds a model of the task {config.task!r}; only a text model can be sampled")
     return text_model(arrays, meta)
@@ -98,15 +103,3 @@ def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
         return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
-
-
-def _fine_tuned(
-    directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
-) -> tuple[Model, Vocabulary]:
-    """The pretrained model from which the run started, with the parameters that the run has learned."""
-    start = Start(config)
-    if meta["task"].get("from_sha256") != start.sha256:
-        raise InputError(f"{start.path} is not the model from which {directory} started")
-    model = start.model(None)
-    read_into(model.parameters(), arrays, "parameters.", "model")
-    return model, start.tokenizer

@@ -55,11 +55,8 @@ BELONGS_TO = {  # a setting: the setting that decides whether it has an effect, 
 
 def add_parser(commands: Any) -> None:
     """The arguments of `train`: one for each field of TrainConfig, and the directory of the run."""
-    parser = commands.add_parser(
-        "train",
-        help="train a model (without options: a character GPT on Python's help topics, about three minutes)",
-        allow_abbrev=False,
-    )
+    about = "train a model (without options: a character GPT on Python's help topics, about three minutes)"
+    parser = commands.add_parser("train", help=about, allow_abbrev=False)
     add = parser.add_argument
     add("--out", type=named_path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
     add("--resume", type=named_path, metavar="DIR", help="continue the run in DIR from its last checkpoint")
@@ -111,7 +108,6 @@ def _train(trainer: Trainer) -> int:
 
 
 def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
-    """A new run."""
     config = new_config(arguments)
     if arguments.out:
         _check_free(arguments.out)

@@ -55,7 +55,6 @@ class Grade:
 
     @property
     def text(self) -> str:
-        """The whole text."""
         return "\n".join(self.lines)
 
 
@@ -95,9 +94,9 @@ def _properties(exercise: Exercise, module: Any, subject: str) -> Iterator[tuple
     forward = partial(_forward, exercise.from_scratch)
     unchanged = "the forward, compared with the formula" if exercise.from_scratch else "the given forward"
     yield unchanged, partial(_first_failure, forward, pairs)
-    yield "number and shapes of the gradients", partial(_first_failure, _form, pairs)
+    yield "number and shapes of the gradients", partial(_first_failure, _alone(check_form), pairs)
     yield "every element, compared with numerical differences of the forward", partial(_first_wrong_gradient, pairs)
-    yield "dtype of the results for float32 inputs", partial(_first_failure, _dtype, pairs)
+    yield "dtype of the results for float32 inputs", partial(_first_failure, _alone(properties.dtype_is_kept), pairs)
     if exercise.memory is not None:
         memory = exercise.memory
         yield "memory (no array of shape T_q x T_k)", lambda _: _first_seed(lambda made, _: memory(made), module, 1)
@@ -126,8 +125,9 @@ def _summary(y: np.ndarray) -> str:
     return f"an array of shape {y.shape} that begins with {y.reshape(-1)[:2].round(4).tolist()}"
 
 
-def _form(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
-    check_form(entry, seed, sizes)
+def _alone(property_: properties.Property) -> Property:
+    """A property of the student's entry alone."""
+    return lambda entry, _, seed, sizes: property_(entry, seed, sizes)
 
 
 def _gradients_are_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
@@ -143,14 +143,6 @@ def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> No
     _gradients_are_ours(entry, right, seed, sizes)
 
 
-def _nothing_is_changed(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
-    properties.nothing_is_changed(entry, seed, sizes)
-
-
-def _dtype(entry: Entry, _: Entry, seed: int, sizes: Sizes | None) -> None:
-    properties.dtype_is_kept(entry, seed, sizes)
-
-
 def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Failure | None:
     """Compare with our own gradient, which is fast; only then run the checker, which is a hundred times slower."""
     for pair in pairs:
@@ -163,7 +155,7 @@ def _first_wrong_gradient(pairs: list[tuple[Entry, Entry]], examples: int) -> Fa
         else:
             found = _smallest_failure(_gradients, *pair, max(examples // FULL_CHECKS, 3))
             # If an argument is changed in place, the gradients may still be right.
-            found = found or _smallest_failure(_nothing_is_changed, *pair, examples)
+            found = found or _smallest_failure(_alone(properties.nothing_is_changed), *pair, examples)
         if found is not None:
             return found
     return None

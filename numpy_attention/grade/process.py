@@ -72,7 +72,6 @@ class Remote(Reference):
         self.own = SimpleNamespace(**(own or {}))
 
     def __getattr__(self, name: str) -> Any:
-        """A method of the object."""
         if name not in METHODS:
             raise AttributeError(name)
         return lambda *args, **kwargs: self.process.call(name, args, kwargs, "pair" if name == "forward" else "", self)

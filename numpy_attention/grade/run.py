@@ -7,7 +7,6 @@
 """
 
 import contextlib
-import importlib
 import importlib.util
 import os
 import re
@@ -178,7 +177,6 @@ def _own_file(name: str, files: Sequence[str]) -> Path | None:
 
 
 def _all(folder: Path, time_limit: float, out: TextIO) -> int:
-    """Print the table of all exercises."""
     width = max(map(len, EXERCISES))
     print(f"{'exercise':<{width}}  state     passed    problem", file=out)
     done = 0

@@ -16,7 +16,6 @@ in-place changes of arrays and the memory of a call. The grader decides from the
 import contextlib
 import copy
 import faulthandler
-import importlib
 import importlib.util
 import io
 import os

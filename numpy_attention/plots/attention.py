@@ -1,6 +1,7 @@
 """Pictures of attention weights: one head, a layer, a whole model."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy_attention.plots.cells import (
     Tokens,
     add_colour_bar,
     draw_weights,
+    figure_of_cells,
     inches,
     label_cells,
     labels_of,
@@ -17,7 +19,7 @@ from numpy_attention.plots.cells import (
     require_matrices,
     upper_end,
 )
-from numpy_attention.plots.style import FONT, INK, drawable, dress, fit, new_figure
+from numpy_attention.plots.style import FONT, INK, drawable, dress, new_figure
 
 
 def attention_map(
@@ -37,16 +39,9 @@ def attention_map(
     """
     weights = require_matrices("attention_map", weights, 2, "pick one head: weights[0, 0], or use attention_heads")
     mask = None if mask is None else require_mask("attention_map", mask, weights.shape)
-    rows, columns = labels_of("attention_map", weights, queries, keys)
-    T_q, T_k = weights.shape
-    width, height = inches(T_q, T_k)
-    figure = new_figure(2.4 + width, 1.6 + height)
-    axes = figure.subplots()
-    image = draw_weights(axes, weights, upper_end(weights), mask, numbers)
-    dress(axes, fit(title, figure), x, y)
-    label_cells(axes, rows, columns)
-    add_colour_bar(figure, image, axes, "weight")
-    return figure
+    labels = labels_of("attention_map", weights, queries, keys)
+    draw = partial(draw_weights, values=weights, largest=upper_end(weights), mask=mask, numbers=numbers)
+    return figure_of_cells(weights.shape, draw, labels, title, x, y, "weight")
 
 
 def attention_heads(

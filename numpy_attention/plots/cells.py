@@ -1,13 +1,13 @@
 """The common parts of all pictures of matrices: cells with numbers and hatches, labels, and the colour bar."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import broadcasts_to, dtype_error, shape_error, value_error
 from numpy_attention.pieces import non_finite
-from numpy_attention.plots.style import FONT, INK, ORANGE_TO_BLUE, WHITE_TO_BLUE, as_labels, colour_map, drawable
+from numpy_attention.plots import style
 
 FEW = 10  # up to this many rows and columns, each cell shows its number
 MANY = 48  # with more rows or columns, tokens do not fit as labels, and positions replace them
@@ -15,27 +15,45 @@ MANY = 48  # with more rows or columns, tokens do not fit as labels, and positio
 Tokens = Sequence[object] | None
 
 
+def figure_of_cells(
+    shape: tuple[int, ...], draw: Callable[[Any], Any], labels: tuple[list[str], list[str]], title: str, x: str, y: str,
+    value: str | None = None, margins: tuple[float, float] = (2.4, 1.6),
+) -> Any:
+    """A figure of one matrix, whose cells `draw` draws; `value` is the label of the colour bar, if there is one."""
+    T_q, T_k = shape
+    width, height = inches(T_q, T_k)
+    figure = style.new_figure(margins[0] + width, margins[1] + height)
+    axes = figure.subplots()
+    image = draw(axes)
+    style.dress(axes, style.fit(title, figure), x, y)
+    label_cells(axes, *labels)
+    if value is not None:
+        add_colour_bar(figure, image, axes, value)
+    return figure
+
+
 def draw_weights(
     axes: Any, values: np.ndarray, largest: float, mask: np.ndarray | None, numbers: bool | None, fontsize: float = 9
 ) -> Any:
     """Draw weights as squares from white to blue; hidden pairs are hatched and show no number."""
-    blues = colour_map("white_to_blue", WHITE_TO_BLUE)
+    from matplotlib.patches import Rectangle
+
+    blues = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)
     image = axes.imshow(values, cmap=blues, vmin=0.0, vmax=largest, aspect="equal", interpolation="nearest")
-    if mask is not None:
-        _hatch(axes, ~np.broadcast_to(mask, values.shape))
-    if numbers is None:
-        numbers = max(values.shape) <= FEW
     visible = np.broadcast_to(True if mask is None else mask, values.shape)
-    if numbers:
+    for i, j in np.argwhere(~visible):
+        corner = (j - 0.5, i - 0.5)
+        axes.add_patch(Rectangle(corner, 1, 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", linewidth=0))
+    if max(values.shape) <= FEW if numbers is None else numbers:
         write_numbers(axes, image, values, visible, fontsize)
     return image
 
 
 def draw_values(axes: Any, values: np.ndarray, largest: float, few: int = FEW) -> Any:
     """Draw any numbers as squares: white to blue if no number is negative, otherwise orange below zero."""
-    colours, low = colour_map("white_to_blue", WHITE_TO_BLUE), 0.0
+    colours, low = style.colour_map("white_to_blue", style.WHITE_TO_BLUE), 0.0
     if values.min() < 0.0:
-        colours, low = colour_map("orange_to_blue", ORANGE_TO_BLUE), -largest
+        colours, low = style.colour_map("orange_to_blue", style.ORANGE_TO_BLUE), -largest
     image = axes.imshow(values, cmap=colours, vmin=low, vmax=largest, aspect="equal", interpolation="nearest")
     if max(values.shape) <= few:
         write_numbers(axes, image, values, np.full(values.shape, True), 9)
@@ -46,9 +64,9 @@ def write_numbers(axes: Any, image: Any, values: np.ndarray, visible: np.ndarray
     """Write each visible number with two decimals, in dark ink on light cells and in white on dark cells."""
     lightness = image.to_rgba(values)[..., :3] @ np.array([0.299, 0.587, 0.114])
     for i, j in np.argwhere(visible):
-        colour = "white" if lightness[i, j] < 0.5 else INK
+        colour = "white" if lightness[i, j] < 0.5 else style.INK
         text = f"{values[i, j]:.2f}".replace("-0.00", "0.00")
-        axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=fontsize, family=FONT)
+        axes.text(j, i, text, ha="center", va="center", color=colour, fontsize=fontsize, family=style.FONT)
 
 
 def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float = 9) -> None:
@@ -71,8 +89,8 @@ def label_cells(axes: Any, rows: list[str], columns: list[str], fontsize: float 
 def add_colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
     """Draw the colour scale to the right of the cells."""
     bar = figure.colorbar(image, ax=axes, shrink=0.85, pad=0.02)
-    bar.set_label(drawable(label), fontsize=10, color=INK, family=FONT)
-    bar.ax.tick_params(labelsize=8, colors=INK, labelfontfamily=FONT)
+    bar.set_label(style.drawable(label), fontsize=10, color=style.INK, family=style.FONT)
+    bar.ax.tick_params(labelsize=8, colors=style.INK, labelfontfamily=style.FONT)
     bar.outline.set_linewidth(0.5)
 
 
@@ -121,8 +139,8 @@ def labels_of(
     for name, given, T in zip(names, (queries, keys), (T_q, T_k)):
         require_labels(op, name, given, T, f", one for each of the {name} of {(T_q, T_k)}")
     return (
-        as_labels(queries, spaces=square) if queries is not None and T_q <= MANY else [],
-        as_labels(keys, spaces=square) if keys is not None and T_k <= MANY else [],
+        style.as_labels(queries, spaces=square) if queries is not None and T_q <= MANY else [],
+        style.as_labels(keys, spaces=square) if keys is not None and T_k <= MANY else [],
     )
 
 
@@ -145,11 +163,3 @@ def inches(T_q: int, T_k: int) -> tuple[float, float]:
     cell = 0.55 if longest <= FEW else max(0.22, 4.0 / longest)
     cell = min(cell, 9.0 / longest)
     return max(cell * T_k, 1.2), max(cell * T_q, 1.2)
-
-
-def _hatch(axes: Any, hidden: np.ndarray) -> None:
-    from matplotlib.patches import Rectangle
-
-    for i, j in np.argwhere(hidden):
-        corner = (j - 0.5, i - 0.5)
-        axes.add_patch(Rectangle(corner, 1, 1, facecolor="none", edgecolor="#bbbbbb", hatch="///", linewidth=0))

@@ -79,25 +79,23 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
     axes = figure.subplots()
     dead: list[tuple[int, int]] = []
     for n, (label, sizes) in enumerate(per_label.items()):
-        colour = COLOURS[n % len(COLOURS)]
-        dash, marker = DASHES[n % len(DASHES)], MARKERS[n % len(MARKERS)]
+        look = {**_look(n), "markersize": 6, "linewidth": 1.6}
         places = [layers.index(layer) for layer in sizes]
         total = [_rms(parts) for parts in sizes.values()]
         heights = [t or np.nan for t in total]
-        look = {"color": colour, "linestyle": dash, "marker": marker, "markersize": 6, "linewidth": 1.6}
         axes.plot(places, heights, **look, label=label or None)
         for x, parts in zip(places, sizes.values()):
             alone = [_rms([part]) for part in parts]
             marks = [a or np.nan for a in alone] if len(alone) > 1 else []  # the line already shows a single parameter
             shift = 0.12 + 0.12 * n
-            small = {"color": colour, "linestyle": "", "marker": "_", "markersize": 7, "alpha": 0.7}
+            small = {"color": look["color"], "linestyle": "", "marker": "_", "markersize": 7, "alpha": 0.7}
             axes.plot([x + shift] * len(marks), marks, **small)
             dead += [(n, x)] if 0.0 in alone else []
     axes.set_yscale("log")
     cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "linestyle": "", "clip_on": False}
     for n, x in dead:
         place = ([x + 0.12 + 0.12 * n], [0.02])
-        axes.plot(*place, **cross, color=COLOURS[n % len(COLOURS)], transform=axes.get_xaxis_transform())
+        axes.plot(*place, **cross, color=_look(n)["color"], transform=axes.get_xaxis_transform())
     dress(axes, title, "layer, from input to output", "root mean square of the gradient", grid=True)
     axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(layers) - 0.2)

@@ -2,37 +2,23 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import dtype_error, shape_error, value_error
+from numpy_attention.plots import style
 from numpy_attention.plots.cells import (
     Tokens,
     add_colour_bar,
     draw_values,
-    inches,
-    label_cells,
+    figure_of_cells,
     require_finite,
     require_labels,
 )
 from numpy_attention.plots.curves import Log, rows_with_steps
 from numpy_attention.plots.matrices import matrix_map
-from numpy_attention.plots.style import (
-    COLOURS,
-    DASHES,
-    FAINT,
-    FONT,
-    INK,
-    WHITE_TO_BLUE,
-    as_labels,
-    colour_map,
-    drawable,
-    dress,
-    fit,
-    legend,
-    new_figure,
-)
 
 CURVES = 6  # the number of steps whose losses are drawn
 NAMED = 4  # the number of heads with their own colour
@@ -63,16 +49,18 @@ def loss_by_position(
     losses = np.array([[float(row[name]) for name in names] for row in rows])  # (rows, T)
     losses[~np.isfinite(losses)] = np.nan  # a run that diverges leaves a gap
     chosen = _evenly(losses.mean(axis=1))
-    figure = new_figure(7.2, 4.0)
+    figure = style.new_figure(7.2, 4.0)
     axes = figure.subplots()
-    shades = colour_map("white_to_blue", WHITE_TO_BLUE)(np.linspace(0.35, 1.0, len(chosen)))
+    shades = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)(np.linspace(0.35, 1.0, len(chosen)))
     for i, shade in zip(chosen, shades):
         axes.plot(losses[i], color=shade, linewidth=1.6, label=f"step {rows[i]['step']:,}")
     for name, level in (levels or {}).items():
-        axes.axhline(level, color=COLOURS[4], linestyle=":", linewidth=1.2, label=name)
+        axes.axhline(level, color=style.COLOURS[4], linestyle=":", linewidth=1.2, label=name)
     axes.set_ylim(bottom=0.0)
-    dress(axes, fit(title, figure), "position", "loss (nats)", grid=True)
-    _legend_on_the_right(axes)
+    style.dress(axes, style.fit(title, figure), "position", "loss (nats)", grid=True)
+    style.legend(axes)
+    axes.get_legend().set_loc("upper left")  # to the right of the picture, where it hides no line
+    axes.get_legend().set_bbox_to_anchor((1.0, 1.0))
     return figure
 
 
@@ -95,14 +83,10 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
     if len(shapes) != 1 or len(min(shapes)) != 1 or 0 in min(shapes):
         raise shape_error(op, "scores", "{layer: (H,)} with one H for all layers", sorted(shapes))
     matrix = require_finite(op, "scores", np.stack(found))  # (layers, H)
-    width, height = inches(*matrix.shape)
-    figure = new_figure(3.4 + width, 1.5 + height)
-    axes = figure.subplots()
-    image = draw_values(axes, matrix, max(1.0, float(np.abs(matrix).max())), few=16)
-    dress(axes, fit(title, figure), "head", "layer")
-    label_cells(axes, [drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])])
-    add_colour_bar(figure, image, axes, "score")
-    return figure
+    labels = [style.drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])]
+    largest = max(1.0, float(np.abs(matrix).max()))
+    draw = partial(draw_values, values=matrix, largest=largest, few=16)
+    return figure_of_cells(matrix.shape, draw, labels, title, "head", "layer", "score", margins=(3.4, 1.5))
 
 
 def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
@@ -126,23 +110,23 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
         points = [(row["step"], float(row[name])) for row in rows if row.get(name) is not None]
         curves.setdefault(found[1], {})[found[2]] = points
     best = _best(curves)
-    figure = new_figure(1.2 + 3.6 * len(curves), 4.0)
+    figure = style.new_figure(1.2 + 3.6 * len(curves), 4.0)
     for axes, (kind, of_heads) in zip(np.atleast_1d(figure.subplots(1, len(curves))), curves.items()):
         for head in sorted(of_heads, key=lambda head: head in best):
             n = best.index(head) if head in best else None
-            look = {"color": FAINT, "linewidth": 1.0} if n is None else {
-                "color": COLOURS[n], "linestyle": DASHES[n], "linewidth": 1.8, "label": head_name(head)
+            look = {"color": style.FAINT, "linewidth": 1.0} if n is None else {
+                "color": style.COLOURS[n], "linestyle": style.DASHES[n], "linewidth": 1.8, "label": head_name(head)
             }
             axes.plot(*np.transpose(of_heads[head]), **look)
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, -0.03), max(high, 1.03))  # every panel shows at least 0 to 1
-        dress(axes, kind.replace("_", " "), "step", "score", grid=True)
+        style.dress(axes, kind.replace("_", " "), "step", "score", grid=True)
     handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels())}
-    figure.suptitle(drawable(fit(title, figure)), fontsize=11, color=INK, family=FONT)
+    figure.suptitle(style.drawable(style.fit(title, figure)), fontsize=11, color=style.INK, family=style.FONT)
     in_order = sorted(handles, key=[head_name(head) for head in best].index)
     figure.legend(
-        [handles[label] for label in in_order], [drawable(label) for label in in_order], loc="outside lower center",
-        ncols=len(in_order), frameon=False, prop={"family": FONT, "size": 9}, labelcolor=INK,
+        [handles[label] for label in in_order], [style.drawable(label) for label in in_order], ncols=len(in_order),
+        loc="outside lower center", frameon=False, prop={"family": style.FONT, "size": 9}, labelcolor=style.INK,
     )
     return figure
 
@@ -176,7 +160,7 @@ def patching_map(
     lengths = {len(row) for row in rows.values()}
     if len(lengths) > 1:
         raise shape_error("patching_map", "effects", "the same T at all places", sorted(lengths))
-    labels = as_labels(tokens) if tokens is not None else None
+    labels = style.as_labels(tokens) if tokens is not None else None
     return matrix_map(np.stack([*rows.values()]), [*rows], labels, title, "position", "place", value)
 
 
@@ -204,19 +188,20 @@ def lens_table(
         raise shape_error("lens_table", "words", f"{len(p)} lists of {p.shape[1]}, as the probabilities", lengths)
     require_labels("lens_table", "rows", rows, len(p))
     require_labels("lens_table", "columns", columns, p.shape[1])
-    figure = new_figure(2.2 + 1.15 * p.shape[1], 1.3 + 0.26 * len(p))
+    figure = style.new_figure(2.2 + 1.15 * p.shape[1], 1.3 + 0.26 * len(p))
     axes = figure.subplots()
-    blues = colour_map("white_to_blue", WHITE_TO_BLUE)
+    blues = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)
     image = axes.imshow(p, cmap=blues, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
     for (i, j), probability in np.ndenumerate(p):
-        text = as_labels([words[i][j]])[0]
+        text = style.as_labels([words[i][j]])[0]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-        look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "family": FONT, "parse_math": False}
-        axes.text(j, i, text, color="white" if probability > 0.67 else INK, **look)
-    dress(axes, fit(title, figure), x, y)
-    axes.set_yticks(range(len(p)), [drawable(row) for row in rows] if rows is not None else range(len(p)), fontsize=8)
+        colour = "white" if probability > 0.67 else style.INK
+        axes.text(j, i, text, color=colour, fontsize=8, family=style.FONT, ha="center", va="center", parse_math=False)
+    style.dress(axes, style.fit(title, figure), x, y)
+    names = [style.drawable(row) for row in rows] if rows is not None else range(len(p))
+    axes.set_yticks(range(len(p)), names, fontsize=8)
     axes.xaxis.tick_top()
-    ticks = as_labels(columns) if columns is not None else [str(j) for j in range(p.shape[1])]
+    ticks = style.as_labels(columns) if columns is not None else [str(j) for j in range(p.shape[1])]
     axes.set_xticks(range(p.shape[1]), ticks, fontsize=8, parse_math=False)
     axes.tick_params(length=0)
     add_colour_bar(figure, image, axes, "probability")
@@ -249,10 +234,3 @@ def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[s
         for of_heads in curves.values()
     ]
     return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
-
-
-def _legend_on_the_right(axes: Any) -> None:
-    """Put the legend to the right of the picture, where it hides no line."""
-    legend(axes)
-    axes.get_legend().set_loc("upper left")
-    axes.get_legend().set_bbox_to_anchor((1.0, 1.0))

@@ -1,5 +1,6 @@
 """Pictures of other matrices: masks, tables of positions, any matrix."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,7 @@ from numpy_attention.plots.cells import (
     add_colour_bar,
     draw_values,
     draw_weights,
-    inches,
-    label_cells,
+    figure_of_cells,
     labels_of,
     require_mask,
     require_matrices,
@@ -28,14 +28,9 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
     """
     mask = require_mask("mask_map", mask)
     allowed = require_matrices("mask_map", mask, 2, "pick one: mask[0, 0]")
-    rows, columns = labels_of("mask_map", allowed, queries, keys)
-    T_q, T_k = allowed.shape
-    width, height = inches(T_q, T_k)
-    figure = new_figure(2.0 + width, 1.9 + height)
-    axes = figure.subplots()
-    draw_weights(axes, 0.6 * allowed, 1.0, mask, numbers=False)
-    dress(axes, fit(title, figure), "key", "query")
-    label_cells(axes, rows, columns)
+    labels = labels_of("mask_map", allowed, queries, keys)
+    draw = partial(draw_weights, values=0.6 * allowed, largest=1.0, mask=mask, numbers=False)
+    figure = figure_of_cells(allowed.shape, draw, labels, title, "key", "query", margins=(2.0, 1.9))
 
     from matplotlib.patches import Patch
 
@@ -61,15 +56,9 @@ def matrix_map(
     from the number of rows or columns.
     """
     matrix = require_matrices("matrix_map", matrix, 2, "pick one: matrix[0]")
-    row_labels, column_labels = labels_of("matrix_map", matrix, rows, columns, square=False)
-    width, height = inches(*matrix.shape)
-    figure = new_figure(2.4 + width, 1.6 + height)
-    axes = figure.subplots()
-    image = draw_values(axes, matrix, upper_end(np.abs(matrix)))
-    dress(axes, fit(title, figure), x, y)
-    label_cells(axes, row_labels, column_labels)
-    add_colour_bar(figure, image, axes, value)
-    return figure
+    labels = labels_of("matrix_map", matrix, rows, columns, square=False)
+    draw = partial(draw_values, values=matrix, largest=upper_end(np.abs(matrix)))
+    return figure_of_cells(matrix.shape, draw, labels, title, x, y, value)
 
 
 def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any:

@@ -17,8 +17,6 @@ TASKS: dict[str, type[Task]] = {
     "text": TextTask, "sum": SumTask, "reverse": ReverseTask, "copy": CopyTask, "dates": DateTask, "digits": DigitsTask,
     "induction": InductionTask,
 }
-
-
 FINE_TUNED: dict[str, type[Task]] = {"text": FineTunedText, "dates": FineTunedDates}
 
 

@@ -6,8 +6,6 @@ two layers. The decoder starts with symbol 1 and must copy the other nine.
 Source: Rush, The Annotated Transformer (2018).
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -6,8 +6,6 @@ treats the form and the date separately. The order changes from day first to yea
 this change.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import zlib
 from typing import Any, ClassVar

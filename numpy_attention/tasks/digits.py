@@ -4,8 +4,6 @@ A linear layer replaces the embedding and reads the rows; the rest is the encode
 logistic regression on the 64 pixels, fitted on the same training images.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import Any, ClassVar
 
@@ -49,7 +47,6 @@ class DigitsTask(LabelledTask):
         return self.train[0][chosen], self.train[1][chosen]
 
     def description(self) -> str:
-        """The number of training images and of held-out images."""
         learned, held_out = len(self.train[0]), len(self.test[0])
         return f"task: read handwritten digits; {learned:,} images to learn from, {held_out} held out"
 

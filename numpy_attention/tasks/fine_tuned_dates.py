@@ -9,8 +9,6 @@ The training pairs and the held-out pairs are the same as for the encoder-decode
 parameters (`dates.py`), so the two accuracies can be compared.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -58,7 +56,6 @@ class FineTunedDates(Task):
         return np.append(self.start.tokenizer.encode(iso), self.chat.end_id)
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """The pretrained model."""
         return self.start.model(rng)
 
     def batch(self, rng: np.random.Generator) -> Batch:

@@ -4,8 +4,6 @@ The tokenizer comes with the model. The text is split as for a model that starts
 can be compared. The report compares the model before the fine-tuning with the model after it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -110,7 +108,6 @@ class FineTunedText(TextTask):
         return self.start.tokenizer
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """The pretrained model."""
         return self.start.model(rng)
 
     def saved(self) -> dict[str, Any]:

@@ -15,8 +15,6 @@ the beginning of the repetition.
 Source: Olsson et al., In-context Learning and Induction Heads (2022).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -5,8 +5,6 @@
     val_accuracy   the share of labels to which the model gives the largest probability
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -5,8 +5,6 @@ show the task: a diagonal from corner to corner. The setting and the published r
 tutorial 6 of the University of Amsterdam's deep learning course (Lippe).
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -5,8 +5,6 @@ descent at rate 0.001 does no better than guessing. `--as-in-the-lesson` runs th
 small. Adam, whose steps do not depend on the size of the gradient, learns the task in seconds.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,11 +65,8 @@ class SumTask(LabelledTask):
             f"  this model                  {accuracy:7.2%}",
             "",
         ]
+        answers = "not greater", "greater"
         for sequence, label, predicted in zip(ids[:4], labels, model.predict(ids[:4])):
             terms = " + ".join(map(str, sequence))
-            lines.append(f"  {terms} = {sequence.sum()}: {_answer(predicted)}, correct is {_answer(label)}")
+            lines.append(f"  {terms} = {sequence.sum()}: {answers[predicted]}, correct is {answers[label]}")
         return "\n".join(lines)
-
-
-def _answer(label: int) -> str:
-    return "greater" if label else "not greater"

@@ -6,8 +6,6 @@ The task reads a text once for its characters and its fingerprint, and a second 
 text are written to a file in the run's directory and mapped into memory.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -86,7 +84,6 @@ class TextTask(Task):
         return f"ids-{hashlib.sha256(json.dumps(self.saved()).encode()).hexdigest()[:16]}.npy"
 
     def model(self, rng: np.random.Generator | None) -> GPT:
-        """A GPT of the configured sizes."""
         return self.build(GPT, rng, vocab_size=len(self.vocabulary))
 
     def batch(self, rng: np.random.Generator) -> Batch:
@@ -103,7 +100,6 @@ class TextTask(Task):
         return {"val_loss": loss, "val_loss_per_character": loss * self._tokens_per_character()}
 
     def description(self) -> str:
-        """Sizes of the text and its parts."""
         unit, sizes = UNITS[self.config.vocabulary], f"text: {self.name}, {self.characters:,} characters, "
         tokens = len(self.training_ids) + len(self.held_out_ids)
         if not self._by_character():

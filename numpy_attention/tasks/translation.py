@@ -5,8 +5,6 @@
     targets             1  9  8  7  ...  <stop>          the correct output of the decoder
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import numpy as np

@@ -73,35 +73,22 @@ def _gelu_slope(x: Array, du: Array) -> Array:
     return (1 + t) / 2 + x * (1 - t * t) / 2 * du
 
 
-def _keeps_x(x: Array) -> tuple[Array, Array]:
-    t = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
-    return x * (1 + t) / 2, x
-
-
-def _root_missing(dy: Array, x: Array) -> Array:
-    return dy * _gelu_slope(x, 1 + 3 * 0.044715 * x * x)
-
-
-def _three_missing(dy: Array, x: Array) -> Array:
-    return dy * _gelu_slope(x, math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x))
-
-
-@op_of("gelu", _root_missing)
+@op_of("gelu", lambda dy, x: dy * _gelu_slope(x, 1 + 3 * 0.044715 * x * x))
 def root_missing_in_du(x: Array) -> Any:
     """u' = 1 + 3 * 0.044715 x^2 has no factor sqrt(2 / pi), but u contains this factor.
 
     Hides: right at x = 0, and for large |x|, where tanh is flat.
     """
-    return _keeps_x(x)
+    return gelu(x)[0], x
 
 
-@op_of("gelu", _three_missing)
+@op_of("gelu", lambda dy, x: dy * _gelu_slope(x, math.sqrt(2 / math.pi) * (1 + 0.044715 * x * x)))
 def three_missing_in_du(x: Array) -> Any:
     """u' contains 0.044715 x^2, but the derivative of 0.044715 x^3 is 3 * 0.044715 x^2: the 3 is missing.
 
     Hides: nearly right close to x = 0 and for large |x|; elsewhere off by a few hundredths at most.
     """
-    return _keeps_x(x)
+    return gelu(x)[0], x
 
 
 @op_of("silu", lambda dy, caches: silu_backward(dy, caches[1]), diagnosis="right without the option alpha")

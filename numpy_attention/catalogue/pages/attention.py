@@ -20,6 +20,7 @@ from numpy_attention.ops.attention import (
     scaled_dot_product_attention_backward,
 )
 from numpy_attention.ops.dropout import dropout_backward
+from numpy_attention.ops.sums import sum_to_shape
 
 CHAPTER = 6
 
@@ -29,7 +30,6 @@ ONE_HEAD = "q: T_q d_k, k: T_k d_k, v: T_k d_v"
 GROUPED = "q: B H_q T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v"
 GROUPS = "; H_q = G*H_kv"
 REFUSED = "k+0 k-1 v+2 k.T q:float32 q:int64 q[list]"
-
 
 _entry = partial(op_entry, ATTENTION)
 
@@ -140,27 +140,20 @@ def scale_applied_twice(dy: Array, cache: AttentionCache) -> Any:
     return dq * cache.scale, dk * cache.scale, *others
 
 
-def _with_bias(
-    q: Array, k: Array, v: Array, mask: Array | None = None, bias: Array | None = None, **options: Any
-) -> Any:
-    y, cache = scaled_dot_product_attention(q, k, v, mask, bias, **options)
-    return y, (cache, bias)
-
-
-def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array | None]) -> Any:
-    inner, bias = cache
-    _, unmasked = scaled_dot_product_attention(inner.q, inner.k, inner.v, None, bias, inner.scale)
-    dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, inner._replace(weights=unmasked.weights))
-    return dq, dk, scaled_dot_product_attention_backward(dy, inner)[2], dbias
+def _without_the_mask(dy: Array, cache: tuple[AttentionCache, Array]) -> Any:
+    inner, unmasked = cache
+    dq, dk, _, *others = scaled_dot_product_attention_backward(dy, inner._replace(weights=unmasked))
+    return dq, dk, scaled_dot_product_attention_backward(dy, inner)[2], *others
 
 
 @op_of(ATTENTION, _without_the_mask, diagnosis="the gradient leaks through elements that mask hides")
-def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, **options: Any) -> Any:
+def mask_in_the_forward_only(q: Array, k: Array, v: Array, mask: Any = None, bias: Any = None, **options: Any) -> Any:
     """The backward recomputes the weights without the mask, so gradient leaks into hidden keys.
 
     Hides: the test has no mask, or a mask of all True.
     """
-    return _with_bias(q, k, v, mask, **options)
+    y, cache = scaled_dot_product_attention(q, k, v, mask, bias, **options)
+    return y, (cache, scaled_dot_product_attention(q, k, v, None, bias, **options)[1].weights)
 
 
 @backward_of(ATTENTION, diagnosis="a factor that should be transposed")
@@ -169,11 +162,11 @@ def dk_not_transposed(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: the shapes agree if T_q = T_k.
     """
-    dq, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
+    dq, _, *others = scaled_dot_product_attention_backward(dy, cache)
     q, k, v, weights, *_ = cache
     dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
     dscores = weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))
-    return dq, fold_heads(dscores, k) @ fold_heads(q, k) * cache.scale, dv, dbias
+    return dq, fold_heads(dscores, k) @ fold_heads(q, k) * cache.scale, *others
 
 
 @backward_of(ATTENTION, diagnosis="a factor that should be transposed")
@@ -182,8 +175,8 @@ def dv_not_transposed(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: the shapes agree if T_q = T_k.
     """
-    dq, dk, _, dbias = scaled_dot_product_attention_backward(dy, cache)
-    return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), dbias
+    dq, dk, _, *others = scaled_dot_product_attention_backward(dy, cache)
+    return dq, dk, fold_heads(cache.dropped, cache.k) @ fold_heads(dy, cache.k), *others
 
 
 @backward_of(ATTENTION, diagnosis="a sum along the wrong axis")
@@ -192,12 +185,8 @@ def softmax_of_the_columns(dy: Array, cache: AttentionCache) -> Any:
 
     Hides: all shapes agree, and each term has the right size.
     """
-    _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
-    q, k, v, weights, *_ = cache
-    dweights = (fold_heads(dy, k) @ v.swapaxes(-1, -2)).reshape(weights.shape)
-    dscores = fold_heads(weights * (dweights - (dweights * weights).sum(axis=-2, keepdims=True)), k)
-    dq, dk = dscores @ k, dscores.swapaxes(-1, -2) @ fold_heads(q, k)
-    return (dq * cache.scale).reshape(q.shape), dk * cache.scale, dv, dbias
+    return _with_dscores(dy, cache, lambda dweights, weights: weights * (
+        dweights - (dweights * weights).sum(axis=-2, keepdims=True)))
 
 
 @backward_of(ATTENTION, diagnosis="uses only the first row of dy")
@@ -211,10 +200,8 @@ def broadcast_bias_not_summed(dy: Array, cache: AttentionCache) -> Any:
         return dq, dk, dv, None, *dsink
     full = scaled_dot_product_attention_backward(dy, cache._replace(bias_shape=cache.weights.shape))[3]
     assert full is not None
-    for axis, size in enumerate((1,) * (full.ndim - dbias.ndim) + dbias.shape):
-        if size == 1:
-            full = np.take(full, [0], axis=axis)
-    return dq, dk, dv, full.reshape(dbias.shape), *dsink
+    first = full[tuple(slice(size) for size in (1,) * (full.ndim - dbias.ndim) + dbias.shape)]
+    return dq, dk, dv, first.reshape(dbias.shape), *dsink
 
 
 @backward_of(ATTENTION, diagnosis="along axis 1 of dy: is a sum over this axis, or over groups along it, missing")
@@ -244,14 +231,13 @@ def scale_upside_down(dy: Array, cache: AttentionCache) -> Any:
     return dq / cache.scale**2, dk / cache.scale**2, *others
 
 
-def _scores(q: Array, k: Array) -> Array:
-    return np.asarray(q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype))
-
-
-def attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> tuple[Array, Array]:
-    """Attention and its weights."""
-    scores = _scores(q, k)
-    weights, _ = ops.softmax(scores if mask is None else np.where(mask, scores, -np.inf))
+def attention(
+    q: Array, k: Array, v: Array, mask: Array | None = None,
+    *, hidden: float = -np.inf, softmax: Callable[[Array], Array] = lambda scores: ops.softmax(scores)[0],
+) -> tuple[Array, Array]:
+    """Attention and its weights; `hidden` is the score of hidden keys."""
+    scores = np.asarray(q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype))
+    weights = softmax(scores if mask is None else np.where(mask, scores, hidden))
     return weights @ v, weights
 
 
@@ -279,9 +265,7 @@ def softmax_over_the_queries(q: Array, k: Array, v: Array, mask: Array | None = 
 
     Hides: the shapes agree.
     """
-    scores = _scores(q, k)
-    weights = plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf), axis=-2)
-    return weights @ v, weights
+    return attention(q, k, v, mask, softmax=partial(plain_softmax, axis=-2))
 
 
 @stands_in_for("attention")
@@ -290,10 +274,7 @@ def softmax_over_the_whole_matrix(q: Array, k: Array, v: Array, mask: Array | No
 
     Hides: right for a single query; every shape is right, and all weights are positive.
     """
-    scores = _scores(q, k)
-    scores = scores if mask is None else np.where(mask, scores, -np.inf)
-    weights = plain_softmax(scores.reshape(-1)).reshape(scores.shape)
-    return weights @ v, weights
+    return attention(q, k, v, mask, softmax=lambda scores: plain_softmax(scores.reshape(-1)).reshape(scores.shape))
 
 
 @stands_in_for("attention")
@@ -320,7 +301,7 @@ def mask_after_the_softmax(q: Array, k: Array, v: Array, mask: Array | None = No
 
     Hides: hidden keys get weight zero, which is right; without a mask everything is right.
     """
-    weights = plain_softmax(_scores(q, k))
+    _, weights = attention(q, k, v)
     weights = weights if mask is None else weights * mask
     return weights @ v, weights
 
@@ -331,9 +312,7 @@ def hidden_scores_of_zero(q: Array, k: Array, v: Array, mask: Array | None = Non
 
     Hides: right without a mask.
     """
-    scores = _scores(q, k)
-    weights = plain_softmax(scores if mask is None else scores * mask)
-    return weights @ v, weights
+    return attention(q, k, v, mask, hidden=0.0)
 
 
 @stands_in_for("attention")
@@ -342,9 +321,7 @@ def equal_weights_for_hidden_keys(q: Array, k: Array, v: Array, mask: Array | No
 
     Hides: right for every query with a visible key.
     """
-    scores = _scores(q, k)
-    weights = plain_softmax(scores if mask is None else np.where(mask, scores, np.asarray(-1e9, q.dtype)))
-    return weights @ v, weights
+    return attention(q, k, v, mask, hidden=-1e9)
 
 
 @stands_in_for("attention")
@@ -353,9 +330,7 @@ def nan_for_a_fully_masked_query(q: Array, k: Array, v: Array, mask: Array | Non
 
     Hides: right for every query with a visible key.
     """
-    scores = _scores(q, k)
-    weights = plain_softmax(scores if mask is None else np.where(mask, scores, -np.inf))
-    return weights @ v, weights
+    return attention(q, k, v, mask, softmax=plain_softmax)
 
 
 @stands_in_for("attention")
@@ -364,11 +339,13 @@ def largest_not_subtracted(q: Array, k: Array, v: Array, mask: Array | None = No
 
     Hides: right while scores are small, as before training.
     """
-    e = np.exp(_scores(q, k))
-    e = e if mask is None else e * mask
-    total = e.sum(axis=-1, keepdims=True)
-    weights = e / np.where(total == 0, 1, total)
-    return weights @ v, weights
+
+    def softmax(scores: Array) -> Array:
+        e = np.exp(scores)
+        total = e.sum(axis=-1, keepdims=True)
+        return np.asarray(e / np.where(total == 0, 1, total))
+
+    return attention(q, k, v, mask, softmax=softmax)
 
 
 def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array, Array], Array]) -> Any:
@@ -377,12 +354,8 @@ def _with_dscores(dy: Array, cache: AttentionCache, dscores_of: Callable[[Array,
     full = dscores_of(dropout_backward(ddropped, cache.dropout), weights)
     dscores = fold_heads(full, k)
     dq, dk = dscores @ k * cache.scale, dscores.swapaxes(-1, -2) @ fold_heads(q, k) * cache.scale
-    _, _, dv, dbias = scaled_dot_product_attention_backward(dy, cache)
-    if dbias is not None:
-        shape = (1,) * (full.ndim - dbias.ndim) + dbias.shape
-        axes = tuple(i for i, size in enumerate(shape) if size == 1)
-        dbias = full.sum(axis=axes, keepdims=True).reshape(dbias.shape)
-    return dq.reshape(q.shape), dk, dv, dbias
+    _, _, dv, dbias, *dsink = scaled_dot_product_attention_backward(dy, cache)
+    return dq.reshape(q.shape), dk, dv, None if dbias is None else sum_to_shape(full, dbias.shape), *dsink
 
 
 @backward_of(ATTENTION)
@@ -449,20 +422,13 @@ EXERCISES = (
         quizzes={"attention": Quiz(attention, _about_attention, ("y", "weights"), _sums_of_rows)},
         not_allowed=(ATTENTION, "tiled_attention"),
     ),
-    Exercise(
-        "attention", 4,
-        (
-            Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-            Try(ATTENTION, ONE_HEAD + ", mask: bool T_q T_k", "no leading axes"),
-        ),
-        leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group"),
-    ),
-    Exercise(
-        "attention_options", 6,
-        (
-            Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
-            Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", dropped(0.4)),
-            Try(ATTENTION, GROUPED + GROUPS, "shared heads", at_least={"G": 2}),
-        ),
-    ),
+    Exercise("attention", 4, (
+        Try(ATTENTION, QKV), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+        Try(ATTENTION, ONE_HEAD + ", mask: bool T_q T_k", "no leading axes"),
+    ), leave_out=("dv_before_dropout", "broadcast_bias_not_summed", "first_head_of_the_group")),
+    Exercise("attention_options", 6, (
+        Try(ATTENTION, QKV + ", bias: H 1 T_k", "bias"), Try(ATTENTION, QKV + ", mask: bool T_q T_k", "mask"),
+        Try(ATTENTION, QKV + ", bias: B H T_q T_k", "dropout", dropped(0.4)),
+        Try(ATTENTION, GROUPED + GROUPS, "shared heads", at_least={"G": 2}),
+    )),
 )

@@ -116,9 +116,7 @@ def branch_reads_a_changed_gradient(self: EncoderBlock, dy: Array, cache: Any) -
 
 OURS = {"EncoderBlock": partial(EncoderBlock, pre_norm=True, activation="gelu")}
 EXERCISES = (
-    Exercise(
-        "encoder_block", 9,
-        (Try("EncoderBlock", X_MASK, build=_build, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),),
-        parts=("MultiHeadAttention", "FeedForward", "LayerNorm"),
-    ),
+    Exercise("encoder_block", 9, (
+        Try("EncoderBlock", X_MASK, build=_build, fixed={"B": 2, "T": 3, "H": 2, "d_k": 2}),
+    ), parts=("MultiHeadAttention", "FeedForward", "LayerNorm")),
 )

@@ -1,7 +1,9 @@
 """Byte-pair encoding (Chapter 27, continued): the merged pairs, and the ids of a text."""
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +14,14 @@ from numpy_attention.training.byte_pairs import Pair, merged
 CHAPTER = 27
 
 
-def learn_merges(ids: list[int], num_merges: int) -> list[Pair]:
-    """Count, merge the most frequent pair, and repeat."""
+def learn_merges(
+    ids: list[int], num_merges: int, *, at_least: int = 2,
+    rank: Callable[[int, Pair], Any] = lambda count, pair: (-count, pair),
+) -> list[Pair]:
+    """Count, merge the most frequent pair (of equally frequent pairs the smallest), and repeat."""
     merges: list[Pair] = []
-    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
-        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
+    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) >= at_least:
+        merges.append(min(counts, key=lambda pair: rank(counts[pair], pair)))
         ids = merged(ids, merges[-1], 255 + len(merges))
     return merges
 
@@ -37,11 +42,7 @@ def first_of_equals(ids: list[int], num_merges: int) -> list[Pair]:
 
     Hides: the vocabulary is equally good, but it depends on the order of the texts.
     """
-    merges: list[Pair] = []
-    while len(merges) < num_merges and (counts := Counter(pairwise(ids))) and max(counts.values()) > 1:
-        merges.append(counts.most_common(1)[0][0])
-        ids = merged(ids, merges[-1], 255 + len(merges))
-    return merges
+    return learn_merges(ids, num_merges, rank=lambda count, pair: -count)
 
 
 @stands_in_for("learn_merges")
@@ -50,11 +51,7 @@ def pairs_that_occur_once(ids: list[int], num_merges: int) -> list[Pair]:
 
     Hides: right if the text is long enough.
     """
-    merges: list[Pair] = []
-    while len(merges) < num_merges and (counts := Counter(pairwise(ids))):
-        merges.append(min(counts, key=lambda pair: (-counts[pair], pair)))
-        ids = merged(ids, merges[-1], 255 + len(merges))
-    return merges
+    return learn_merges(ids, num_merges, at_least=1)
 
 
 def encode(ids: list[int], merges: list[Pair], first_id: int = 256) -> list[int]:

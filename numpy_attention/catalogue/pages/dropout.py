@@ -102,13 +102,8 @@ def rate_taken_for_the_share_kept(x: Array, rate: float, rng: np.random.Generato
 
 
 EXERCISES = (
-    Exercise(
-        "dropout", 6,
-        (
-            Try("dropout", "x: N d", "in training", _on),
-            Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
-        ),
-        leave_out=("one_mask_for_two_uses",),  # it shows only in a second run, which the checker makes
-        from_scratch=True,
-    ),
+    Exercise("dropout", 6, (
+        Try("dropout", "x: N d", "in training", _on),
+        Try("dropout", "x: ... d", "in use", {"rate": 0.4, "rng": None}),
+    ), from_scratch=True, leave_out=("one_mask_for_two_uses",)),  # this mistake shows only in a second run
 )

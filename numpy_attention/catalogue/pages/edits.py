@@ -5,18 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Array, Entry, dropout_on, size_of
+from numpy_attention.catalogue.entry import Array, Entry, dropout_on
 from numpy_attention.catalogue.exercise import Exercise, Try
 from numpy_attention.catalogue.mistake import backward_of, op_of
-from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, TILED, TINY, tiny_gpt
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, TILED, tiny_model
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.inside.edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.inside.run import RunCache, backward_with, forward_with
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.models.gpt import GPT
 from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.models.seq2seq_config import Seq2SeqConfig
-from numpy_attention.models.sequence_classifier import SequenceClassifier, SequenceClassifierConfig
-from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
+from numpy_attention.models.sequence_classifier import SequenceClassifier
+from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.ops.sums import sum_to_shape
 
 CHAPTER = 38
@@ -28,52 +28,33 @@ HEADS = "keep: bool H 1 1, add: H T 2"
 SIZES = {"B": 2, "T": 3, "T_s": 4, "V": 5, "H": 2}
 STREAM_AT, OF_HEADS, OF_NETWORK, LAST = "blocks.1", "blocks.0.attention", "blocks.0.feed_forward", "norm"
 REFUSED = "x:int64 x[list] keep+0 keep:int64 keep:float64 keep[more] add+0 add-1 add:float32 add:int64 add[list]"
-Run = tuple[Array, tuple[RunCache, tuple[int, ...] | None]]
 
 
-class AtPlace(Layer):
+class Edited(Layer):
     """A model with an edit at one place, as a layer: a function of the added array and of all parameters."""
 
     def __init__(self, model: Any, place: str) -> None:
         self.model, self.place = model, place
 
-    def run(self, keep: Array | None, add: Array | None, *inputs: Array, **options: Any) -> Run:
+    def forward(self, keep: Array, add: Array, **inputs: Any) -> tuple[Array, tuple[RunCache, tuple[int, ...]]]:
         """The output of the model (logits or directions), and the cache for the backward."""
-        y, cache = forward_with(self.model, {self.place: Edit(keep, add)}, *inputs, **options)
-        return y, (cache, None if add is None else add.shape)
+        y, cache = forward_with(self.model, {self.place: Edit(keep, add)}, **inputs)
+        return y, (cache, add.shape)
 
-    def backward(self, dy: Array, cache: tuple[RunCache, tuple[int, ...] | None]) -> tuple[Any, Parameters]:
+    def backward(self, dy: Array, cache: tuple[RunCache, tuple[int, ...]]) -> tuple[Array, Parameters]:
         """dadd and the gradients of all parameters; ids and keep have no gradient."""
         of_run, add_shape = cache
         d_at, grads = backward_with(dy, of_run)
-        dadd = None if add_shape is None else sum_to_shape(d_at[self.place], add_shape)
-        return dadd, prefixed("model", grads)
-
-
-class Edited(AtPlace):
-    """An edited model with one text as input."""
-
-    def forward(self, ids: Array, keep: Array | None, add: Array | None, **options: Any) -> Run:
-        return self.run(keep, add, ids, **options)
-
-
-class EditedPair(AtPlace):
-    """An edited encoder-decoder, with two texts as input."""
-
-    def forward(self, source_ids: Array, target_ids: Array, keep: Array | None, add: Array | None) -> Run:
-        return self.run(keep, add, source_ids, target_ids)
+        return sum_to_shape(d_at[self.place], add_shape), prefixed("model", grads)
 
 
 def _edit(variant: str, spec: str, wrong: str = "") -> Entry:
     return Entry(f"edit: {variant}" if variant else "edit", "edit", spec, edit, edit_backward, wrong=wrong)
 
 
-def _run(
-    variant: str, place: str, spec: str, model_of: Any, options: Any = None, wrong: str = "",
-    kind: type[AtPlace] = Edited,
-) -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> AtPlace:
-        return kind(model_of(sizes, rng, dtype), place)
+def _run(variant: str, place: str, spec: str, model_of: Any, options: Any = None, wrong: str = "") -> Entry:
+    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Edited:
+        return Edited(model_of(sizes, rng, dtype), place)
 
     return Entry(
         f"forward_with: {variant}", "forward_with", spec, build=build, options=options or {}, wrong=wrong,
@@ -82,25 +63,15 @@ def _run(
 
 
 def _gpt(variant: str, place: str, spec: str, options: Any = None, wrong: str = "", **model: Any) -> Entry:
-    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", partial(tiny_gpt, **model), options, wrong)
+    return _run(f"{place}, {variant}", place, f"{IDS}, {spec}", partial(tiny_model, GPT, **model), options, wrong)
 
 
-def _classifier(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> SequenceClassifier:
-    config: dict[str, Any] = {"num_classes": 3, "vocab_size": size_of(sizes, "V"), **TINY}
-    return SequenceClassifier(SequenceClassifierConfig(**config), rng, dtype)
+def _seq2seq(place: str, spec: str, **model: Any) -> Entry:
+    return _run(f"{place}, encoder-decoder", place, f"{PAIRS}, {spec}", partial(tiny_model, Seq2Seq, **model))
 
 
-def _text_encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
-    config: dict[str, Any] = {"vocab_size": size_of(sizes, "V"), **TINY}
-    return TextEncoder(TextEncoderConfig(**config), rng, dtype)
-
-
-def _seq2seq(place: str, spec: str, **config: Any) -> Entry:
-    def model_of(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
-        vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "V")}
-        return Seq2Seq(Seq2SeqConfig(**{**vocabularies, **TINY, **config}), rng, dtype)
-
-    return _run(f"{place}, encoder-decoder", place, f"{PAIRS}, {spec}", model_of, kind=EditedPair)
+_classifier = partial(tiny_model, SequenceClassifier, num_classes=3)
+_text_encoder = partial(tiny_model, TextEncoder)
 
 
 ENTRIES = (
@@ -174,7 +145,7 @@ def added_only_where_kept(dy: Array, cache: EditCache) -> Any:
     gradient.
     """
     dx, dadd = edit_backward(dy, cache)
-    return dx, None if dadd is None or cache.add_shape is None else sum_to_shape(dx, cache.add_shape)
+    return dx, None if dadd is None else sum_to_shape(dx, dadd.shape)
 
 
 @backward_of("edit", diagnosis="uses only the first row of dy")
@@ -184,11 +155,10 @@ def added_vector_not_summed(dy: Array, cache: EditCache) -> Any:
     Hides: the shape is right; the numbers are right if add has the shape of x.
     """
     dx, dadd = edit_backward(dy, cache)
-    if dadd is None or cache.add_shape is None:
-        return dx, dadd
-    extra = dy.ndim - len(cache.add_shape)
-    first = dy[(0,) * extra]
-    return dx, first[tuple(slice(0, size) for size in cache.add_shape)].copy()
+    if dadd is None:
+        return dx, None
+    first = dy[(0,) * (dy.ndim - dadd.ndim)]
+    return dx, first[tuple(slice(0, size) for size in dadd.shape)].copy()
 
 
 @backward_of("edit", diagnosis="once too often")
@@ -219,12 +189,12 @@ def repeated_along_one_axis_alone(dy: Array, cache: EditCache) -> Any:
     Hides: right if add is repeated along at most one axis.
     """
     dx, dadd = edit_backward(dy, cache)
-    if dadd is None or cache.add_shape is None:
-        return dx, dadd
-    shape = (1,) * (dy.ndim - len(cache.add_shape)) + cache.add_shape
+    if dadd is None:
+        return dx, None
+    shape = (1,) * (dy.ndim - dadd.ndim) + dadd.shape
     axes = [axis for axis, size in enumerate(shape) if size == 1 and dy.shape[axis] > 1]
     summed = dy.sum(axis=axes[0], keepdims=True) if axes else dy.copy()
-    return dx, summed[tuple(slice(0, size) for size in shape)].reshape(cache.add_shape)
+    return dx, summed[tuple(slice(0, size) for size in shape)].reshape(dadd.shape)
 
 
 @backward_of("edit")
@@ -239,12 +209,9 @@ def gradient_of_add_left_at_zero(dy: Array, cache: EditCache) -> Any:
 
 OURS = {"edit": edit, "edit_backward": edit_backward}
 EXERCISES = (
-    Exercise(
-        "ablation", 20,
-        (
-            Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
-            Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "one head removed, and a patch"),
-            Try("edit", "x: B T d, add: d", "a vector"), Try("edit", "x: B H T d_v, add: H 1 d_v", "one for each head"),
-        ),
-    ),
+    Exercise("ablation", 20, (
+        Try("edit", "x: B T d, keep: bool B T d", "keep"), Try("edit", "x: B T d, add: B T d", "add"),
+        Try("edit", "x: B H T d_v, keep: bool H 1 1, add: B H T d_v", "one head removed, and a patch"),
+        Try("edit", "x: B T d, add: d", "a vector"), Try("edit", "x: B H T d_v, add: H 1 d_v", "one for each head"),
+    )),
 )

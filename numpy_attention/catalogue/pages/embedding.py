@@ -164,18 +164,12 @@ def two_gradients_averaged(dlogits: Array, cache: Any) -> Any:
 
 OURS = {"tied_table": tied_table, "tied_table_backward": tied_table_backward}
 EXERCISES = (
-    Exercise(
-        "embedding", 1,
-        (
-            Try("embedding", "ids: int<V> B T, table: V d_model"),
-            Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
-        ),
-    ),
-    Exercise(
-        "tied_table", 12,
-        (
-            Try("tied_table", "ids: int<V> B T, table: V d, w: d d", "a batch"),
-            Try("tied_table", "ids: int<V> N, table: V d, w: d d", "one sentence"),
-        ),
-    ),
+    Exercise("embedding", 1, (
+        Try("embedding", "ids: int<V> B T, table: V d_model"),
+        Try("embedding", "ids: int<V> N, table: V d", "one sentence"),
+    )),
+    Exercise("tied_table", 12, (
+        Try("tied_table", "ids: int<V> B T, table: V d, w: d d", "a batch"),
+        Try("tied_table", "ids: int<V> N, table: V d, w: d d", "one sentence"),
+    )),
 )

@@ -35,7 +35,7 @@ def trial_of_kv_cache(logits_step_by_step: Callable[..., Array], seed: int, leng
 def logits_step_by_step(model: GPT, ids: Array, options_at: Callable[[int], Any] = lambda t: {}) -> Array:
     """The right answer: with a KV cache, each token has its own position and also sees itself."""
     past = [KeyValueCache(ids.shape[1]) for _ in model.blocks]
-    rows = [model.forward(ids[:, t : t + 1], past=past, **options_at(t))[0] for t in range(ids.shape[1])]
+    rows = [model.forward(ids[:, t : t + 1], **{"past": past, **options_at(t)})[0] for t in range(ids.shape[1])]
     return np.concatenate(rows, axis=1)
 
 
@@ -66,11 +66,7 @@ def keys_not_kept(model: GPT, ids: Array) -> Array:
 
     Hides: the first token is right; the mistake starts at the second token.
     """
-    rows = []
-    for t in range(ids.shape[1]):
-        positions = np.full(1, t, dtype=np.int64)
-        rows.append(model.forward(ids[:, t : t + 1], positions=positions)[0])
-    return np.concatenate(rows, axis=1)
+    return logits_step_by_step(model, ids, lambda t: {"past": None, "positions": np.full(1, t, dtype=np.int64)})
 
 
 def next_outputs(
@@ -129,22 +125,22 @@ def new_keys_in_front(*arrays: Array) -> Any:
     return y, np.concatenate([x @ w_k, past_k]), np.concatenate([x @ w_v, past_v])
 
 
-def _put_back(kept: Array, order: Array) -> Array:
-    """The kept probabilities in the original order of the tokens, divided by their sum."""
-    back = np.zeros_like(kept)
-    np.put_along_axis(back, order, kept, axis=-1)
-    with np.errstate(all="ignore"):
-        return np.asarray(back / back.sum(axis=-1, keepdims=True))
+def top_p(
+    logits: Array, p: float, *, descending: bool = True,
+    kept: Callable[[Array, Array, float], Array] = lambda sums, ranked, p: sums - ranked < p,
+) -> Array:
+    """Keeps as few tokens as possible, the most likely first, with a sum of at least p; divides by this sum.
 
-
-def top_p(logits: Array, p: float) -> Array:
-    """Keeps as few tokens as possible, the most likely first, with a sum of at least p; divides by this sum."""
+    The mistakes have another order of the tokens, or another rule for `kept`.
+    """
     y, _ = softmax(logits)
-    order = np.argsort(-y, axis=-1, kind="stable")
+    order = np.argsort(-y if descending else y, axis=-1, kind="stable")
     ranked = np.take_along_axis(y, order, axis=-1)
-    before = np.cumsum(ranked, axis=-1) - ranked
-    before[..., 0] = 0.0
-    return _put_back(np.where(before < p, ranked, 0.0), order)
+    ranked = np.where(kept(np.cumsum(ranked, axis=-1), ranked, p), ranked, 0.0)
+    of_tokens = np.zeros_like(y)  # in the original order
+    np.put_along_axis(of_tokens, order, ranked, axis=-1)
+    with np.errstate(all="ignore"):
+        return np.asarray(of_tokens / of_tokens.sum(axis=-1, keepdims=True))
 
 
 @stands_in_for("top_p")
@@ -153,10 +149,7 @@ def one_too_few(logits: Array, p: float) -> Array:
 
     Hides: only one token is missing; if the first token alone has more than p, nothing is kept, and 0 / 0 is NaN.
     """
-    y = softmax(logits)[0]
-    order = np.argsort(-y, axis=-1, kind="stable")
-    ranked = np.take_along_axis(y, order, axis=-1)
-    return _put_back(np.where(np.cumsum(ranked, axis=-1) <= p, ranked, 0.0), order)
+    return top_p(logits, p, kept=lambda sums, ranked, p: sums <= p)
 
 
 @stands_in_for("top_p")
@@ -185,11 +178,7 @@ def unlikeliest_kept(logits: Array, p: float) -> Array:
 
     Hides: the kept probabilities sum to one.
     """
-    y = softmax(logits)[0]
-    order = np.argsort(y, axis=-1, kind="stable")
-    ranked = np.take_along_axis(y, order, axis=-1)
-    before = np.cumsum(ranked, axis=-1) - ranked
-    return _put_back(np.where(before < p, ranked, 0.0), order)
+    return top_p(logits, p, descending=False)
 
 
 @stands_in_for("top_p")

@@ -8,7 +8,7 @@ import numpy as np
 
 from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry
 from numpy_attention.catalogue.mistake import method_of, stands_in_for
-from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_gpt, training_on
+from numpy_attention.catalogue.tiny import GATED, IDS, SMALL, TILED, tiny_model, training_on
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.head import LossByRows
@@ -31,7 +31,7 @@ GPT_OSS: dict[str, Any] = {
 
 def _entry(variant: str, options: Options | None = None, **model: Any) -> Entry:
     spec, wrong = f"{IDS}, targets: int<V|-100> B T", "ids:float64 ids=999 targets+0 ids[more]"
-    return layer_entry(GPT, variant, spec, partial(tiny_gpt, **model), options, wrong=wrong, **SMALL)
+    return layer_entry(GPT, variant, spec, partial(tiny_model, GPT, **model), options, wrong=wrong, **SMALL)
 
 
 ENTRIES = (

@@ -79,8 +79,7 @@ def batch_mixed(dy: Array, cache: HeadsCache) -> Array:
 
 
 EXERCISES = (
-    Exercise(
-        "heads", 6,
-        (Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v")),
-    ),
+    Exercise("heads", 6, (
+        Try("split_heads", "x: ... T H*d_k", "", _heads, at_least={"H": 2}), Try("concat_heads", "x: ... H T d_v"),
+    )),
 )

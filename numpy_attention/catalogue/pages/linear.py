@@ -83,23 +83,18 @@ class InputKeptOnTheLayer(Linear):
     """
 
     def forward(self, x: Array) -> Any:
-        """Stores only the cache of the last forward, on the layer."""
         y, cache = super().forward(x)
         self.last_use = (cache,)
         return y, None
 
     def backward(self, dy: Array, cache: Any) -> Any:
-        """Returns the gradients for the last forward, even if `cache` belongs to an earlier one."""
         return super().backward(dy, self.last_use[0])
 
 
 EXERCISES = (
-    Exercise(
-        "linear", 2,
-        (
-            Try("linear", "x: N d_in, w: d_in d_out, b: d_out", "a batch of rows"),
-            Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences"),
-            Try("linear", "x: ... d_in, w: d_in d_out, b: d_out", "any leading axes"),
-        ),
-    ),
+    Exercise("linear", 2, (
+        Try("linear", "x: N d_in, w: d_in d_out, b: d_out", "a batch of rows"),
+        Try("linear", "x: B T d_in, w: d_in d_out, b: d_out", "a batch of sequences"),
+        Try("linear", "x: ... d_in, w: d_in d_out, b: d_out", "any leading axes"),
+    )),
 )

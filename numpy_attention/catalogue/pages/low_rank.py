@@ -149,11 +149,8 @@ def both_sides_at_random(w: Array, rank: int, rng: np.random.Generator) -> LowRa
 
 OURS = {"LowRank": LowRank}
 EXERCISES = (
-    Exercise(
-        "low_rank", 18,
-        (
-            Try("LowRank", "x: ... d_in", "rank 2", build=_of_rank(2, 3.0)),
-            Try("LowRank", "x: B T d_in", "rank 1", build=_of_rank(1, 0.5)),
-        ),
-    ),
+    Exercise("low_rank", 18, (
+        Try("LowRank", "x: ... d_in", "rank 2", build=_of_rank(2, 3.0)),
+        Try("LowRank", "x: B T d_in", "rank 1", build=_of_rank(1, 0.5)),
+    )),
 )

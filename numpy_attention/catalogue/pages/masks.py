@@ -37,32 +37,29 @@ TRIALS = {"causal_mask": (causal_mask, trial_of_causal_mask)}
 
 
 @stands_in_for("causal_mask", diagnosis="has position 2 of 5, so key 0 must be visible")
-def other_side(T_q: int, T_k: int | None = None) -> Array:
+def other_side(T_q: int, T_k: int) -> Array:
     """Every position sees the later positions instead of the earlier ones.
 
     Hides: the loss falls, even faster than it should: the model reads the answer.
     """
-    T_k = T_q if T_k is None else T_k
     return np.arange(T_k) >= np.arange(T_q)[:, None] + (T_k - T_q)
 
 
 @stands_in_for("causal_mask", diagnosis="must be hidden")
-def one_too_far(T_q: int, T_k: int | None = None) -> Array:
+def one_too_far(T_q: int, T_k: int) -> Array:
     """Every position sees one key too many: the token that it must predict.
 
     Hides: almost all of the triangle is right, and the loss falls faster than it should.
     """
-    T_k = T_q if T_k is None else T_k
     return np.arange(T_k) <= np.arange(T_q)[:, None] + (T_k - T_q) + 1
 
 
 @stands_in_for("causal_mask", diagnosis="has position 2 of 5, so key 1 must be visible")
-def aligned_at_the_start(T_q: int, T_k: int | None = None) -> Array:
+def aligned_at_the_start(T_q: int, T_k: int) -> Array:
     """Query i sees keys 0 to i, but the queries are the last T_q of T_k positions.
 
     Hides: right if T_q = T_k, which is always true in training and never with a KV cache.
     """
-    T_k = T_q if T_k is None else T_k
     return np.arange(T_k) <= np.arange(T_q)[:, None]
 
 
@@ -84,9 +81,7 @@ def outcome_of_a_mask(make: Callable[[int, int], Array]) -> list[Array]:
 
 OURS = {"causal_softmax": _causal_softmax, "causal_softmax_backward": _causal_softmax_backward}
 EXERCISES = (
-    Exercise(
-        "causal_mask", 5,
-        (Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),),
-        quizzes={"causal_mask": Trial(trial_of_causal_mask, outcome_of_a_mask)},
-    ),
+    Exercise("causal_mask", 5, (
+        Try("causal_softmax", "x: B T_q T_k, mask: bool T_q T_k"),
+    ), quizzes={"causal_mask": Trial(trial_of_causal_mask, outcome_of_a_mask)}),
 )

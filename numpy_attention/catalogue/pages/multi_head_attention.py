@@ -149,6 +149,15 @@ def keys_cut_with_the_length_of_the_queries(
     return MultiHeadAttention.forward(self, x, context, **options)
 
 
+def _projected(layer: MultiHeadAttention, dy: Array, cache: Any) -> list[Array]:
+    """The gradients of the projected queries, keys and values."""
+    kv = cache.keys_values
+    dheads = concat_heads_backward(project_backward(dy, layer.w_o, cache.linear_o)[0], cache.heads_o)
+    dq, dk, dv = attention_backward(dheads, cache.attention)[:3]
+    dq, dk = layer._rotate_back(dq, cache.rotary_q), layer._rotate_back(dk, kv.rotary_k)
+    return [split_heads_backward(*one) for one in ((dq, cache.heads_q), (dk, kv.heads_k), (dv, kv.heads_v))]
+
+
 @method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
 def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """In self-attention x is query, key and value, but dx holds only the path through the query.
@@ -158,10 +167,7 @@ def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     if cache.cross:
         return MultiHeadAttention.backward(self, dy, cache)
     _, grads = MultiHeadAttention.backward(self, dy, cache)
-    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
-    dq = attention_backward(dheads, cache.attention)[0]
-    dq = split_heads_backward(self._rotate_back(dq, cache.rotary_q), cache.heads_q)
-    return project_backward(dq, self.w_q, cache.linear_q)[0], grads
+    return project_backward(_projected(self, dy, cache)[0], self.w_q, cache.linear_q)[0], grads
 
 
 @method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
@@ -173,11 +179,7 @@ def projections_left_out_of_dx(self: MultiHeadAttention, dy: Array, cache: Any) 
     answer = MultiHeadAttention.backward(self, dy, cache)
     if cache.cross:
         return answer
-    kv = cache.keys_values
-    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
-    dq, dk, dv = attention_backward(dheads, cache.attention)[:3]
-    dq, dk = self._rotate_back(dq, cache.rotary_q), self._rotate_back(dk, kv.rotary_k)
-    every = [split_heads_backward(*one) for one in ((dq, cache.heads_q), (dk, kv.heads_k), (dv, kv.heads_v))]
+    every = _projected(self, dy, cache)
     if any(one.shape != dy.shape for one in every):
         return answer
     return sum(every), answer[1]
@@ -189,16 +191,9 @@ def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any
 
     Hides: the gradients of all parameters of the layer are right.
     """
-    answer = MultiHeadAttention.backward(self, dy, cache)
-    dheads = concat_heads_backward(project_backward(dy, self.w_o, cache.linear_o)[0], cache.heads_o)
-    dv = attention_backward(dheads, cache.attention)[2]
-    dv = split_heads_backward(dv, cache.keys_values.heads_v)
-    by_values = project_backward(dv, self.w_v, cache.keys_values.linear_v)[0]
-    if cache.cross:
-        dx, dcontext, grads = answer
-        return dx, dcontext - by_values, grads
-    dx, grads = answer
-    return dx - by_values, grads
+    *dx, of_source, grads = MultiHeadAttention.backward(self, dy, cache)  # the values come from x or from the context
+    by_values = project_backward(_projected(self, dy, cache)[2], self.w_v, cache.keys_values.linear_v)[0]
+    return *dx, of_source - by_values, grads
 
 
 @method_of("MultiHeadAttention", "backward", diagnosis="a mean instead of a sum")
@@ -265,22 +260,14 @@ def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> 
 
 OURS = {"MultiHeadAttention": MultiHeadAttention, "qk_norm": qk_norm, "qk_norm_backward": qk_norm_backward}
 EXERCISES = (
-    Exercise(
-        "multi_head_attention", 6,
-        (
-            Try("MultiHeadAttention", X_MASK, "self", build=_attention, fixed={"B": 2, "H": 2}),
-            Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed={"B": 2, "H": 2}),
-        ),
-        parts=(
-            "linear_backward", "split_heads_backward", "concat_heads_backward", "scaled_dot_product_attention_backward",
-        ),
-        leave_out=("gamma_not_summed_over_heads",),
-    ),
-    Exercise(
-        "qk_norm", 22,
-        (
-            Try("qk_norm", QK.format("B H"), "a batch, several heads", at_least={"d_k": 3}),
-            Try("qk_norm", QK.format(""), "one head, large eps", {"eps": 0.3}, at_least={"d_k": 3}),
-        ),
-    ),
+    Exercise("multi_head_attention", 6, (
+        Try("MultiHeadAttention", X_MASK, "self", build=_attention, fixed={"B": 2, "H": 2}),
+        Try("MultiHeadAttention", CROSS, "cross", build=_attention, fixed={"B": 2, "H": 2}),
+    ), leave_out=("gamma_not_summed_over_heads",), parts=(
+        "linear_backward", "split_heads_backward", "concat_heads_backward", "scaled_dot_product_attention_backward",
+    )),
+    Exercise("qk_norm", 22, (
+        Try("qk_norm", QK.format("B H"), "a batch, several heads", at_least={"d_k": 3}),
+        Try("qk_norm", QK.format(""), "one head, large eps", {"eps": 0.3}, at_least={"d_k": 3}),
+    )),
 )

@@ -1,7 +1,7 @@
 """Layer norm and RMS norm (ops: Chapter 9, layers: Chapter 16): any leading axes, widths 1 and 2, any eps."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -65,10 +65,11 @@ def _mean(x: Array) -> Array:
     return np.asarray(x.mean(axis=-1, keepdims=True))
 
 
-def _through_x_hat(dx_hat: Array, cache: NormCache) -> Array:
+def _through_x_hat(dx_hat: Array, cache: NormCache, d: Any = None) -> Array:
+    """dx of a layer norm; the second mean is a sum divided by d."""
     x_hat, r, _ = cache
-    dx: Array = r * (dx_hat - _mean(dx_hat) - x_hat * _mean(dx_hat * x_hat))
-    return dx
+    along = (dx_hat * x_hat).sum(axis=-1, keepdims=True) / (x_hat.shape[-1] if d is None else d)
+    return np.asarray(r * (dx_hat - _mean(dx_hat) - x_hat * along))
 
 
 @backward_of("layer_norm", diagnosis="right when gamma is all ones")
@@ -77,8 +78,7 @@ def gamma_left_out(dy: Array, cache: NormCache) -> Any:
 
     Hides: exact while gamma is all ones, as at initialisation.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
-    return _through_x_hat(dy, cache), dgamma, dbeta
+    return _through_x_hat(dy, cache), *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("layer_norm", diagnosis="is applied at the wrong place")
@@ -87,8 +87,7 @@ def gamma_at_the_end(dy: Array, cache: NormCache) -> Any:
 
     Hides: exact while all gammas are equal, as at initialisation.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
-    return _through_x_hat(dy, cache) * cache.gamma, dgamma, dbeta
+    return _through_x_hat(dy, cache) * cache.gamma, *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("layer_norm", diagnosis="is a `- mean(...)` or a `- sum(...)` term missing?")
@@ -97,10 +96,9 @@ def mean_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
     Hides: the error is small if dx_hat is nearly centred.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
     x_hat, r, gamma = cache
     dx_hat = dy * gamma
-    return r * (dx_hat - x_hat * _mean(dx_hat * x_hat)), dgamma, dbeta
+    return r * (dx_hat - x_hat * _mean(dx_hat * x_hat)), *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("layer_norm", diagnosis="is the path through the variance (or the mean square) missing")
@@ -109,9 +107,8 @@ def variance_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
     Hides: one of the d elements has a large error, the others have small errors; wide layers hide the error.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
     dx_hat = dy * cache.gamma
-    return cache.r * (dx_hat - _mean(dx_hat)), dgamma, dbeta
+    return cache.r * (dx_hat - _mean(dx_hat)), *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("layer_norm", diagnosis="right direction and a wrong length")
@@ -120,9 +117,9 @@ def eps_left_out(dy: Array, cache: NormCache) -> Any:
 
     Hides: equal to five digits unless x is nearly constant or eps is large.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
     deviation = np.sqrt(np.maximum(_mean(cache.x_hat * cache.x_hat), 1e-30))  # sqrt(var / (var + eps))
-    return _through_x_hat(dy * cache.gamma, cache._replace(r=cache.r / deviation)), dgamma, dbeta
+    dx = _through_x_hat(dy * cache.gamma, cache._replace(r=cache.r / deviation))
+    return dx, *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("layer_norm", diagnosis="the sum over the batch axes (0, 1) is missing")
@@ -143,28 +140,12 @@ def variance_divided_by_d_minus_one(dy: Array, cache: NormCache) -> Any:
 
     Hides: one term is off by 1/d, which is below most tolerances at the width of a real model.
     """
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
-    x_hat, r, gamma = cache
-    dx_hat = dy * gamma
-    d = max(dy.shape[-1] - 1, 1)
-    return r * (dx_hat - _mean(dx_hat) - x_hat * (dx_hat * x_hat).sum(axis=-1, keepdims=True) / d), dgamma, dbeta
+    return _through_x_hat(dy * cache.gamma, cache, max(dy.shape[-1] - 1, 1)), *layer_norm_backward(dy, cache)[1:]
 
 
-class _DeviationCache(NamedTuple):
-    """x_hat, 1 / deviation, the factor of the path along x_hat, and gamma."""
-
-    x_hat: Array
-    inverse: Array
-    along: Any
-    gamma: Array
-
-
-def _deviation_backward(dy: Array, cache: _DeviationCache) -> Any:
-    x_hat, inverse, along, gamma = cache
-    lead = tuple(range(dy.ndim - 1))
-    dx_hat = dy * gamma
-    dx = inverse * (dx_hat - _mean(dx_hat) - x_hat * along * (dx_hat * x_hat).sum(axis=-1, keepdims=True))
-    return dx, np.asarray((dy * x_hat).sum(axis=lead)), np.asarray(dy.sum(axis=lead))
+def _deviation_backward(dy: Array, cache: tuple[NormCache, Any]) -> Any:
+    norm, d = cache
+    return _through_x_hat(dy * norm.gamma, norm, d), *layer_norm_backward(dy, norm)[1:]
 
 
 @op_of("layer_norm", _deviation_backward, diagnosis="the forward gives")
@@ -175,9 +156,8 @@ def unbiased_deviation(x: Array, gamma: Array, beta: Array, eps: float = 1e-5) -
     """
     d = max(x.shape[-1] - 1, 1)
     centred = x - _mean(x)
-    inverse = 1.0 / np.sqrt((centred * centred).sum(axis=-1, keepdims=True) / d + eps)
-    x_hat = centred * inverse
-    return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, 1.0 / d, gamma)
+    r = 1.0 / np.sqrt((centred * centred).sum(axis=-1, keepdims=True) / d + eps)
+    return centred * r * gamma + beta, (NormCache(centred * r, r, gamma), d)
 
 
 @op_of("layer_norm", _deviation_backward, diagnosis="the forward gives")
@@ -188,10 +168,9 @@ def eps_outside_the_root(x: Array, gamma: Array, beta: Array, eps: float = 1e-5)
     """
     centred = x - _mean(x)
     deviation = np.sqrt(_mean(centred * centred))
-    inverse = 1.0 / (deviation + eps)
-    x_hat = centred * inverse
-    along = 1.0 / (x.shape[-1] * np.maximum(inverse * deviation, 1e-30))
-    return x_hat * gamma + beta, _DeviationCache(x_hat, inverse, along, gamma)
+    r = 1.0 / (deviation + eps)
+    d = x.shape[-1] * np.maximum(r * deviation, 1e-30)
+    return centred * r * gamma + beta, (NormCache(centred * r, r, gamma), d)
 
 
 @backward_of("layer_norm", diagnosis="backward changed dy in place")
@@ -222,12 +201,7 @@ def float64_out_of_float32(dy: Array, cache: NormCache) -> Any:
 
     Hides: all values agree to seven digits.
     """
-    x_hat, r, gamma = cache
-    _, dgamma, dbeta = layer_norm_backward(dy, cache)
-    root = np.sqrt(np.float64(dy.shape[-1]))
-    dx_hat = dy * gamma
-    along = (dx_hat * x_hat).sum(axis=-1, keepdims=True) / root / root
-    return r * (dx_hat - _mean(dx_hat) - x_hat * along), dgamma, dbeta
+    return _through_x_hat(dy * cache.gamma, cache, np.sqrt(dy.shape[-1]) ** 2), *layer_norm_backward(dy, cache)[1:]
 
 
 @backward_of("rms_norm", diagnosis="off by the same number in all its elements")
@@ -236,8 +210,7 @@ def mean_subtracted(dy: Array, cache: NormCache) -> Any:
 
     Hides: each row is off only by a constant.
     """
-    _, dgamma = rms_norm_backward(dy, cache)
-    return _through_x_hat(dy * cache.gamma, cache), dgamma
+    return _through_x_hat(dy * cache.gamma, cache), rms_norm_backward(dy, cache)[1]
 
 
 @op_of(
@@ -254,8 +227,7 @@ def normalized_over_everything(x: Array, gamma: Array, beta: Array, eps: float =
     axes = tuple(range(1, x.ndim))
     centred = x - x.mean(axis=axes, keepdims=True)
     r = 1.0 / np.sqrt((centred * centred).mean(axis=axes, keepdims=True) + eps)
-    x_hat = centred * r
-    return x_hat * gamma + beta, NormCache(x_hat, r, gamma)
+    return centred * r * gamma + beta, NormCache(centred * r, r, gamma)
 
 
 @backward_of("rms_norm")
@@ -264,9 +236,7 @@ def mean_square_path_forgotten(dy: Array, cache: NormCache) -> Any:
 
     Hides: dgamma is right, and the loss still falls.
     """
-    _, r, gamma = cache
-    dx = np.asarray(dy * gamma * r).astype(dy.dtype)
-    return dx, rms_norm_backward(dy, cache)[1]
+    return dy * cache.gamma * cache.r, rms_norm_backward(dy, cache)[1]
 
 
 @op_of("rms_norm", rms_norm_backward)
@@ -292,21 +262,14 @@ def eps_added_to_the_root(x: Array, gamma: Array, eps: float = 1e-6) -> Any:
 
 
 EXERCISES = (
-    Exercise(
-        "layer_norm", 8,
-        (
-            Try("layer_norm", "x: B T d, gamma: d, beta: d", "a batch of sequences", at_least={"d": 3}),
-            Try("layer_norm", "x: N d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
-            Try("layer_norm", "x: ... d, gamma: d, beta: d", "any leading axes", at_least={"d": 3}),
-        ),
-    ),
-    Exercise(
-        "rms_norm", 8,
-        (
-            Try("rms_norm", "x: B T d, gamma: d", "a batch of sequences", at_least={"d": 3}),
-            Try("rms_norm", "x: N d, gamma: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
-            Try("rms_norm", "x: ... d, gamma: d", "any leading axes", at_least={"d": 3}),
-        ),
-        from_scratch=True,
-    ),
+    Exercise("layer_norm", 8, (
+        Try("layer_norm", "x: B T d, gamma: d, beta: d", "a batch of sequences", at_least={"d": 3}),
+        Try("layer_norm", "x: N d, gamma: d, beta: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+        Try("layer_norm", "x: ... d, gamma: d, beta: d", "any leading axes", at_least={"d": 3}),
+    )),
+    Exercise("rms_norm", 8, (
+        Try("rms_norm", "x: B T d, gamma: d", "a batch of sequences", at_least={"d": 3}),
+        Try("rms_norm", "x: N d, gamma: d", "large eps", {"eps": 0.3}, at_least={"d": 3}),
+        Try("rms_norm", "x: ... d, gamma: d", "any leading axes", at_least={"d": 3}),
+    ), from_scratch=True),
 )

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,6 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
                     f"(gradient {g[name][i]:.3g}, m_hat {m_hat:.3g}, v_hat {v_hat:.3g}"
                     f"{'; 0 / 0? the first step has t = 1' if np.isnan(given[name][i]) else ''})"
                 )
-
-
-def trial_of_adamw(optimizer: Callable[..., Any], seed: int) -> None:
-    """Compares with the formula of Adam, where matrices also shrink by learning_rate * weight_decay."""
-    trial_of_adam(optimizer, seed, weight_decay=0.1)
 
 
 def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
@@ -99,7 +95,7 @@ def tied_step(table: Array, uses: list[Array], optimizer: Any, **options: Any) -
 
 
 TRIALS = {
-    "Adam": (Adam, trial_of_adam), "AdamW": (AdamW, trial_of_adamw),
+    "Adam": (Adam, trial_of_adam), "AdamW": (AdamW, partial(trial_of_adam, weight_decay=0.1)),
     "clip_by_global_norm": (clip_by_global_norm, trial_of_clipping), "tied_step": (tied_step, trial_of_tied_step),
 }
 
@@ -122,7 +118,6 @@ class AdamByFormula(Adam):
     """Adam as in its formula; each mistake replaces the method `move`."""
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         self.steps += 1
         for name, p in self.parameters.items():
@@ -132,7 +127,6 @@ class AdamByFormula(Adam):
             self.move(p, m, v, rate)
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Changes p in place."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
@@ -145,7 +139,6 @@ class NoBiasCorrection(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Uses m and v without the bias correction."""
         p -= rate * m / (np.sqrt(v) + self.eps)
 
 
@@ -157,7 +150,6 @@ class CorrectedFromStepZero(Adam):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step, corrected with 1 - beta^(t + 1)."""
         if self.steps == 0:
             self.steps = 1
         super().step(grads, learning_rate)
@@ -171,7 +163,6 @@ class EpsInsideTheRoot(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Puts eps under the root."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / np.sqrt(v_hat + self.eps)
 
@@ -184,7 +175,6 @@ class DecayInTheMoments(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step of Adam with the gradient g + weight_decay * p."""
         decayed = {
             name: g + self.weight_decay * self.parameters[name] if g.ndim >= 2 else g for name, g in grads.items()
         }
@@ -201,7 +191,6 @@ class DecayOnEverything(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step that also shrinks vectors."""
         rate = self.learning_rate if learning_rate is None else learning_rate
         for p in self.parameters.values():
             if p.ndim < 2:
@@ -217,7 +206,6 @@ class DecayWithoutTheRate(AdamW):
     """
 
     def step(self, grads: Mapping[str, Array], learning_rate: float | None = None) -> None:
-        """One step that shrinks matrices far too much."""
         decay, self.weight_decay = self.weight_decay, 0.0
         for p in self.parameters.values():
             if p.ndim >= 2:
@@ -244,7 +232,6 @@ class RootLeftOut(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Divides by v_hat instead of its root."""
         m_hat, v_hat = m / (1 - self.beta_1**self.steps), v / (1 - self.beta_2**self.steps)
         p -= rate * m_hat / (v_hat + self.eps)
 
@@ -257,7 +244,6 @@ class PowerOfTheBracket(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Uses (1 - beta)^t."""
         m_hat, v_hat = m / (1 - self.beta_1) ** self.steps, v / (1 - self.beta_2) ** self.steps
         p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
@@ -270,7 +256,6 @@ class CorrectedMeansStored(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Corrects both stored means in place."""
         m /= 1 - self.beta_1**self.steps
         v /= 1 - self.beta_2**self.steps
         p -= rate * m / (np.sqrt(v) + self.eps)
@@ -284,7 +269,6 @@ class CorrectedMeanStored(AdamByFormula):
     """
 
     def move(self, p: Array, m: Array, v: Array, rate: float) -> None:
-        """Corrects the stored mean of the gradients in place."""
         m /= 1 - self.beta_1**self.steps
         p -= rate * m / (np.sqrt(v / (1 - self.beta_2**self.steps)) + self.eps)
 

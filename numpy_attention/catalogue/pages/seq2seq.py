@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Entry, Options, layer_entry, size_of
-from numpy_attention.catalogue.tiny import SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.catalogue.entry import Entry, Options, layer_entry
+from numpy_attention.catalogue.tiny import SMALL, TILED, TINY, tiny_model, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
@@ -20,21 +20,14 @@ PADDED = CROSS + ", context_mask: bool B 1 1 T_s"
 PADDING = {"source_lengths": np.array([2, 4]), "target_lengths": np.array([3, 1])}
 
 
-def _config_of(sizes: Sizes, config: Any) -> Seq2SeqConfig:
-    vocabularies = {"source_vocab_size": size_of(sizes, "V"), "target_vocab_size": size_of(sizes, "W")}
-    return Seq2SeqConfig(**{**vocabularies, **TINY, **config})
-
-
-def _entry(variant: str, options: Options | None = None, wrong: str = "", rows: int = 0, **config: Any) -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Seq2Seq:
-        return in_little_memory(Seq2Seq(_config_of(sizes, config), rng, dtype), rows > 0, rows)
-
-    return layer_entry(Seq2Seq, variant, PAIRS, build, options=options, wrong=wrong, **SMALL)
+def _entry(variant: str, options: Options | None = None, wrong: str = "", **model: Any) -> Entry:
+    return layer_entry(Seq2Seq, variant, PAIRS, partial(tiny_model, Seq2Seq, **model), options, wrong=wrong, **SMALL)
 
 
 def _stack(variant: str, spec: str, num_layers: int = 1, cross_attention: bool = False, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Stack:
-        return Stack(_config_of({"V": 2, "W": 2}, config), num_layers, rng, cross_attention, dtype)
+        complete = Seq2SeqConfig(source_vocab_size=2, target_vocab_size=2, **{**TINY, **config})
+        return Stack(complete, num_layers, rng, cross_attention, dtype)
 
     return layer_entry(Stack, variant, spec, build, **SMALL)
 
@@ -51,6 +44,6 @@ ENTRIES = (
     _entry("in tiles, padded, dropout", lambda sizes: {**PADDING, **training_on(sizes)}, **TILED, dropout=0.3),
     _entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
     _entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),
-    _entry("recomputed, dropout, loss by rows", training_on, rows=1, dropout=0.2, label_smoothing=0.1),
-    _entry("recomputed, tied, pre-norm, loss by four rows", rows=4, tie_weights=True, pre_norm=True),
+    _entry("recomputed, dropout, loss by rows", training_on, recompute=True, rows=1, dropout=0.2, label_smoothing=0.1),
+    _entry("recomputed, tied, pre-norm, loss by four rows", recompute=True, rows=4, tie_weights=True, pre_norm=True),
 )

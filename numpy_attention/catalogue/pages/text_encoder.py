@@ -1,15 +1,15 @@
 """The text encoder (Chapter 22, continued): the loss of pairs of texts, and the directions without the loss."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry, size_of
-from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, SMALL, TILED, TINY, in_little_memory, training_on
+from numpy_attention.catalogue.entry import Array, Entry, Options, layer_entry
+from numpy_attention.catalogue.tiny import GATED, IDS, LENGTHS, SMALL, TILED, tiny_model, training_on
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.layers.layer import Layer, prefixed
-from numpy_attention.models.text_encoder import TextEncoder, TextEncoderConfig
-from numpy_attention.pretrained.low_rank import add_low_rank
+from numpy_attention.models.text_encoder import TextEncoder
 
 CHAPTER = 22
 
@@ -21,7 +21,6 @@ class Directions(Layer):
         self.encoder = encoder
 
     def forward(self, ids: Array, **options: Any) -> Any:
-        """The directions (B, d_model)."""
         return self.encoder.forward(ids, **options)
 
     def backward(self, dy: Array, cache: Any) -> tuple[Any]:
@@ -32,27 +31,14 @@ class Directions(Layer):
 REFUSED = "ids:float64 ids=999 targets=999 targets+0 ids[more]"
 
 
-def _encoder(sizes: Sizes, rng: np.random.Generator, dtype: Any, config: Any) -> TextEncoder:
-    complete = TextEncoderConfig(**{"vocab_size": size_of(sizes, "V"), "temperature": 0.1, **TINY, **config})
-    return TextEncoder(complete, rng, dtype)
-
-
-def _pairs(
-    variant: str, options: Options | None = None, wrong: str = "", rank: int = 0, recompute: bool = False, **config: Any
-) -> Entry:
-    def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> TextEncoder:
-        model = _encoder(sizes, rng, dtype, config)
-        if rank:
-            add_low_rank(model, rank, rng=rng)
-        return in_little_memory(model, recompute)
-
-    spec = f"{IDS}, targets: int<V> B T_s"
-    return layer_entry(TextEncoder, variant, spec, build, options=options, wrong=wrong, **SMALL)
+def _pairs(variant: str, options: Options | None = None, wrong: str = "", **model: Any) -> Entry:
+    spec, build = f"{IDS}, targets: int<V> B T_s", partial(tiny_model, TextEncoder, temperature=0.1, **model)
+    return layer_entry(TextEncoder, variant, spec, build, options, wrong=wrong, **SMALL)
 
 
 def _directions(variant: str, spec: str, options: Options | None = None, **config: Any) -> Entry:
     def build(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Directions:
-        return Directions(_encoder(sizes, rng, dtype, config))
+        return Directions(tiny_model(TextEncoder, sizes, rng, dtype, **config))
 
     return layer_entry(TextEncoder, f"directions, {variant}", spec, build, options=options, **SMALL)
 

@@ -184,14 +184,11 @@ def no_square_array(module: Any) -> None:
 
 
 EXERCISES = (
-    Exercise(
-        "tiled_attention", 15,
-        (
-            Try("tiled_attention", ONE_HEAD, "tiles of 2", {"block_size": 2}),
-            Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
-        ),
-        memory=no_square_array,
-        leave_out=("dropout_of_another_tile", "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long",
-                   "keys_ahead_forgotten"),
-    ),
+    Exercise("tiled_attention", 15, (
+        Try("tiled_attention", ONE_HEAD, "tiles of 2", {"block_size": 2}),
+        Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
+    ), memory=no_square_array, leave_out=(
+        "dropout_of_another_tile", "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long",
+        "keys_ahead_forgotten",
+    )),
 )
