@@ -51,22 +51,16 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + re
 
 def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
+    from importlib import import_module
+
     if name in ("grade", "inside", "plots"):
-        from importlib import import_module
-
         return import_module(f"{__name__}.{name}")
-    if name in ("export_safetensors", "import_safetensors"):
-        from numpy_attention.pretrained import safetensors_files
-
-        return getattr(safetensors_files, name)
-    if name == "load_pretrained":
-        from numpy_attention.pretrained.load import load_pretrained as read
-
-        return read
-    if name in ("LowRank", "add_low_rank", "merge_low_rank"):
-        from numpy_attention.pretrained import low_rank
-
-        return getattr(low_rank, name)
+    files = {
+        "load_pretrained": "load", "export_safetensors": "safetensors_files", "import_safetensors": "safetensors_files",
+        "LowRank": "low_rank", "add_low_rank": "low_rank", "merge_low_rank": "low_rank",
+    }
+    if name in files:
+        return getattr(import_module(f"{__name__}.pretrained.{files[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -7,15 +7,7 @@
 import warnings
 
 from numpy_attention.files.arrays import VERSION, config_from, load_arrays, read_into, save_arrays
-from numpy_attention.files.whole import (
-    atomic_write,
-    exists,
-    open_regular,
-    reading,
-    sweep,
-    temporary_folder,
-    writing,
-)
+from numpy_attention.files.whole import atomic_write, exists, open_regular, reading, sweep, temporary_folder, writing
 
 __all__ = [
     "VERSION", "atomic_write", "config_from", "exists", "load_arrays", "open_regular", "read_into", "reading",

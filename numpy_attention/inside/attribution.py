@@ -16,8 +16,6 @@ patch, so it is not faster than the experiment. It explains the error: how much 
 higher order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple

@@ -22,8 +22,6 @@ An edit is linear in x and in add. Removed elements of x get no gradient; add al
 Here dy is the gradient of the loss with respect to y, the array after the edit.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -25,8 +25,6 @@ the same eigenvalues except zeros: A B x = s x gives B A (B x) = s (B x). So the
 zeros add nothing to the sums.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -114,10 +112,7 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
 
 
 def require_gpt(op: str, model: object) -> None:
-    """Refuse a model that is not a GPT.
-
-    Raises: TypeError if model is not a GPT.
-    """
+    """Refuse a model that is not a GPT."""
     if not isinstance(model, GPT):
         raise dtype_error(op, "model", "a GPT", type(model).__name__)
 

@@ -24,8 +24,6 @@ residual path as weight on the token itself, and multiply the blocks. Rollout do
 `attention_rollout`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -2,11 +2,7 @@
 
 A place is before a block or a norm, after a feed-forward network, or between the heads of an attention and w_o
 (Chapter 17).
-
-A layer with a place has the cache, the parameters and the names of the original layer, so a block can use it instead.
 """
-
-from __future__ import annotations
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator
@@ -59,7 +55,8 @@ def to_device_of(x: np.ndarray, array: Any) -> Any:
 
 
 class Watched(Layer):
-    """A layer with a place before, inside or after it; it has the cache and the parameter names of the layer."""
+    """A layer with a place before, inside or after it. It has the cache, the parameters and the names of the layer, so
+    a block can use it instead."""
 
     def __init__(self, layer: Any, place: Place) -> None:
         self.layer, self.place = layer, place

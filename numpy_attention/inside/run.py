@@ -18,8 +18,6 @@ The forward records the array x at each place, and the backward records its grad
 this run, sum(d_at * (x_other - x)) is the first-order estimate of the change (Chapter 41).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any, NamedTuple

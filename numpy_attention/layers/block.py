@@ -17,8 +17,6 @@ encoder ("context"). A GPT has decoder blocks without cross-attention.
 In the backward, cross-attention has two gradients: dx continues down the block, and dcontext goes to the encoder.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,8 +45,7 @@ class BlockCache(NamedTuple):
     @property
     def attention(self) -> MultiHeadAttentionCache:
         """The cache of the self-attention."""
-        cache: MultiHeadAttentionCache = self.residual_1.sublayer
-        return cache
+        return self.residual_1.sublayer
 
     @property
     def cross_attention(self) -> MultiHeadAttentionCache | None:

@@ -6,8 +6,6 @@ Row i is the vector of token i. Ids are integers and cannot change by a small am
 gradient of the table is derived in Chapter 2: the gradient of row i is the sum of dy over all positions with token i.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

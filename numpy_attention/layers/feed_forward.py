@@ -17,8 +17,6 @@ up = x w_1 + b_1 and h = gate * up:
 Both branches use x, so its gradient is a sum: dx = da w_gate^T + dup w_1^T.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -28,21 +26,10 @@ import numpy as np
 from numpy_attention.errors import require_choice, require_number, require_sizes
 from numpy_attention.layers.layer import Layer, Parameters, flat_gradients, glorot, normal
 from numpy_attention.layers.linear import Matrix, ProjectionCache, project, project_backward
-from numpy_attention.ops.activations import (
-    ActivationCache,
-    ReluCache,
-    gelu,
-    gelu_backward,
-    relu,
-    relu_backward,
-    silu,
-    silu_backward,
-)
+from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
 from numpy_attention.ops.dropout import DropoutCache, dropout, dropout_backward
 
-Activate = Callable[[np.ndarray], tuple[np.ndarray, Any]]
-ActivateBackward = Callable[[np.ndarray, Any], np.ndarray]
-ACTIVATIONS: dict[str, tuple[Activate, ActivateBackward]] = {
+ACTIVATIONS: dict[str, tuple[Callable[[np.ndarray], Any], Callable[[np.ndarray, Any], np.ndarray]]] = {
     "relu": (relu, relu_backward),
     "gelu": (gelu, gelu_backward),
     "gelu_exact": (partial(gelu, approximate="none"), gelu_backward),
@@ -66,7 +53,7 @@ class FeedForwardCache(NamedTuple):
 
     linear_1: ProjectionCache
     gated: GateCache | None  # None without a gate
-    activation: ReluCache | ActivationCache
+    activation: Any  # a ReluCache or an ActivationCache
     dropout: DropoutCache | None  # None if no random generator is given
     linear_2: ProjectionCache
 

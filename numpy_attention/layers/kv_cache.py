@@ -65,10 +65,7 @@ class KeyValueCache:
             self.k, self.v = self.k[rows], self.v[rows]
 
     def _check_new(self, k: np.ndarray, v: np.ndarray) -> None:
-        if self.k is None or self.v is None:
-            require_float("KeyValueCache", k=k, v=v)
-        else:
-            require_float("KeyValueCache", stored=self.k, k=k, v=v)
+        require_float("KeyValueCache", optional="stored", stored=self.k, k=k, v=v)
         if k.ndim != 4 or v.ndim != 4 or v.shape[:3] != k.shape[:3]:
             expected = "(B, H_kv, T_new, d_k) and (B, H_kv, T_new, d_v)"
             raise shape_error("KeyValueCache", "k and v", expected, f"{k.shape} and {v.shape}")

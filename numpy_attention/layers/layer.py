@@ -23,8 +23,6 @@ need not compute its gradient (Chapter 37 saves time in this way). If a backward
 gradient is not used.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Self
@@ -32,14 +30,7 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import (
-    FLOATS,
-    dtype_error,
-    mismatches,
-    require_array,
-    require_generator,
-    several,
-)
+from numpy_attention.errors import FLOATS, dtype_error, mismatches, require_array, require_generator, several
 
 Parameters = dict[str, np.ndarray]
 
@@ -51,7 +42,7 @@ class Layer:
     backward: Callable[..., Any]
     frozen: Collection[str] = ()  # names of its arrays that do not learn
 
-    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
+    def arrays(self, prefix: str = "") -> Iterator[tuple[str, "Layer", str]]:
         """Every array in this layer: its dotted name, the layer that owns it, and its name in that layer."""
         for name, value in vars(self).items():
             if value is None:  # a part that is off
@@ -92,10 +83,13 @@ class Layer:
         Raises: ValueError that lists the first differences; TypeError when a value is not an array. The parameters are
         unchanged after an error.
         """
-        _check_loaded(type(self).__name__, new)
-        own = self.parameters()
+        op, own = type(self).__name__, self.parameters()
+        if not isinstance(new, dict):
+            raise dtype_error(op, "new", "a dict of arrays", type(new).__name__)
+        for name, array in new.items():
+            require_array(op, f"new[{name!r}]", array)
         if wrong := mismatches(own, new, "layer"):
-            raise ValueError(f"{type(self).__name__}: the parameters do not fit: {several(wrong)}")
+            raise ValueError(f"{op}: the parameters do not fit: {several(wrong)}")
         for name, p in own.items():
             p[...] = np.asarray(new[name], like=p)
 
@@ -155,10 +149,3 @@ def glorot(d_in: int, d_out: int) -> float:
     equation 12.
     """
     return math.sqrt(2.0 / (d_in + d_out))
-
-
-def _check_loaded(layer: str, new: Parameters) -> None:
-    if not isinstance(new, dict):
-        raise dtype_error(layer, "new", "a dict of arrays", type(new).__name__)
-    for name, array in new.items():
-        require_array(layer, f"new[{name!r}]", array)

@@ -9,8 +9,6 @@ Larger layers own several matrices and call `project` with each. Instead of a ma
 computes x w and the gradients of this product: Chapter 37 uses a layer with few parameters.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

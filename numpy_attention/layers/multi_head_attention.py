@@ -45,8 +45,6 @@ With the norm of each head and gammas of 1, q and k have length sqrt(d_k), so no
 sqrt(d_k), however large w_q and w_k become. One gamma serves all heads and positions: its gradient is a sum over them.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -321,10 +319,7 @@ class MultiHeadAttention(Layer):
 
 
 def _normalize(x: np.ndarray, norm: RMSNorm | None) -> tuple[np.ndarray, NormCache | None]:
-    """QK-norm: gamma is as long as one head, or as all heads together.
-
-    Shapes: x (B, T, H d_k) -> y (B, T, H d_k)
-    """
+    """QK-norm of x (B, T, H d_k): gamma is as long as one head, or as all heads together."""
     if norm is None:
         return x, None
     width = len(norm.gamma)
@@ -351,16 +346,14 @@ def attention_backward(do: np.ndarray, cache: AttentionCache | TiledAttentionCac
 
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, d_v: int | None) -> None:
-    def wrong(argument: str, expected: str, got: object, fix: str = "") -> ValueError:
-        return value_error("MultiHeadAttention", argument, expected, got, fix)
-
+    op = "MultiHeadAttention"
     given = {name: width for name, width in {"d_k": d_k, "d_v": d_v}.items() if width is not None}
-    require_sizes("MultiHeadAttention", d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **given)
+    require_sizes(op, d_model=d_model, num_heads=num_heads, num_kv_heads=num_kv_heads, **given)
     if d_k is None and d_model % num_heads:
         fix = f"set the width of a head with d_k, or use d_model = {d_model - d_model % num_heads}"
-        raise wrong("d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
+        raise value_error(op, "d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
     if num_heads % num_kv_heads:
-        raise wrong("num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
+        raise value_error(op, "num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
 
 
 def check_rotary(op: str, d_k: int, base: float | None, width: int | None, scaling: dict[str, Any] | None) -> None:

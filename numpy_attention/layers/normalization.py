@@ -6,8 +6,6 @@ The functions and their gradients are those of Chapter 9; the layers own gamma a
 and beta is zero, so they do not change the result. Training can then give each feature its own scale and shift.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ batch, so the gradient of a learned p_t is a sum over the batch:
     dp_t = sum over the batch of dy_t          dx_t = dy_t
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

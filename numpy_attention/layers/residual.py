@@ -28,8 +28,6 @@ to the stream than the others. It is the only norm of a residual (OLMo 2), or it
     y = x + dropout(branch_norm(sublayer(x)))     y = x + dropout(branch_norm(sublayer(norm(x))))
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

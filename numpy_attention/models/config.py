@@ -3,8 +3,6 @@
 A configuration checks its fields when it is created. The error names the first invalid field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any, get_args, get_type_hints
 
@@ -74,7 +72,6 @@ class ModelConfig:
         self.require("dropout", at_least=0, below=1)
 
     def _convert(self, name: str, kinds: tuple[type, ...]) -> None:
-        """Check the type of a field and convert NumPy numbers to Python numbers."""
         value, op = getattr(self, name), type(self).__name__
         if value is None and type(None) in kinds:
             return

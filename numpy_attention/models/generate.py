@@ -21,8 +21,6 @@ The texts of a batch are independent. If the caller lends threads (Chapter 31), 
 the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 

@@ -17,8 +17,6 @@ branches to the residual stream. So at the start of training, the sum of all 2 L
 a single undivided branch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -37,16 +35,7 @@ from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.head import Head, HeadCache, LossByRows
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch
-from numpy_attention.models.stack import (
-    BlockInputs,
-    Parts,
-    StackCache,
-    Stream,
-    attention_weights,
-    make_blocks,
-    run_stack,
-    stack_gradients,
-)
+from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
 from numpy_attention.ops.embedding import EmbeddingCache, add_at
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
@@ -90,14 +79,10 @@ class GPT(Model):
         self.blocks = make_blocks(DecoderBlock, c, c.num_layers, None, dtype, **norms)
         self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
         self.head = None if c.tie_weights else Linear(c.d_model, c.vocab_size, None, bias=False, dtype=dtype)
-        if rng is not None:
-            self._initialize(rng)
-
-    def _initialize(self, rng: np.random.Generator) -> None:
         for name, p in self.parameters().items():
-            if p.ndim == 2:
+            if rng is not None and p.ndim == 2:
                 to_residual = name.endswith((".w_o", ".w_2"))
-                scale = 0.02 / math.sqrt(2 * self.config.num_layers) if to_residual else 0.02
+                scale = 0.02 / math.sqrt(2 * c.num_layers) if to_residual else 0.02
                 p[...] = normal(rng, p.shape, scale, p.dtype)
 
     def forward(
@@ -128,17 +113,14 @@ class GPT(Model):
         made = {window: self._inputs(x, window, mask, T_past) for window in set(windows)}
         inputs = [made[window]._replace(positions=positions) for window in windows]
         pairs = None if past is None else [(of_block, None) for of_block in past]
-        x, stack = run_stack(
-            x, self._parts(), inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute
-        )
+        x, stack = self._parts().run(x, inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute)
         return x, token, stack
 
     def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray | LossByRows) -> Stream:
-        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         # logits = head(x)
         dx, dtable = yield from self._head().gradients(dlogits, cache.head)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
+        dx, _ = yield from self._parts().gradients(dx, cache.stack)
         if self.config.scales_embedding:
             # x *= sqrt(d_model)
             dx = dx * math.sqrt(self.config.d_model)
@@ -156,10 +138,7 @@ class GPT(Model):
         return loss, LossCache(GPTCache(token, stack, head), cache)
 
     def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
-        """A dict from layer names (for example `blocks.0.attention`) to the weights (B, H, T, T) of these layers.
-
-        The dict holds only the layers in `layers`. If `layers` is None, it holds all layers.
-        """
+        """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids)
         return attention_weights({"": cache.stack}, layers)
 
@@ -173,28 +152,15 @@ class GPT(Model):
 
     def _inputs(self, x: np.ndarray, window: int | None, mask: np.ndarray | None, T_past: int) -> BlockInputs:
         """The inputs of all blocks with this window."""
-        if mask is None and self.config.in_tiles(x, x.shape[1]):
-            return BlockInputs(band=self._band(x, window))
-        return BlockInputs(mask=self._mask(x, window, mask, T_past), scores_bias=self._scores_bias(x, T_past))
-
-    def _band(self, x: np.ndarray, window: int | None) -> Band:
-        """The same rules as `_mask` and `_scores_bias`, for tiles: no T x T array is made."""
-        slopes = None
-        if self.config.positions == "alibi":
-            slopes = np.asarray(alibi_slopes(self.config.num_heads).astype(x.dtype), like=x)
-        return Band(True, window, slopes)
-
-    def _mask(self, x: np.ndarray, window: int | None, mask: np.ndarray | None, T_past: int) -> np.ndarray | None:
-        T_q, T_k = x.shape[1], T_past + x.shape[1]
+        T_q, T_k, H = x.shape[1], T_past + x.shape[1], self.config.num_heads
+        alibi = self.config.positions == "alibi"
+        if mask is None and self.config.in_tiles(x, T_q):  # the same rules as below, without a T x T array
+            slopes = np.asarray(alibi_slopes(H).astype(x.dtype), like=x) if alibi else None
+            return BlockInputs(band=Band(True, window, slopes))
         if window is not None:
             near = sliding_window_mask(T_q, window, T_k, like=x)
-            return near if mask is None else near & mask
-        if mask is not None:
-            return mask
-        return None if T_q == 1 else causal_mask(T_q, T_k, like=x)  # a single query sees every key
-
-    def _scores_bias(self, x: np.ndarray, T_past: int) -> np.ndarray | None:
-        if self.config.positions != "alibi":
-            return None
-        T_q, T_k = x.shape[1], T_past + x.shape[1]
-        return np.asarray(alibi_bias(self.config.num_heads, T_q, T_k, x.dtype.type), like=x)
+            mask = near if mask is None else near & mask
+        elif mask is None and T_q > 1:  # a single query sees every key
+            mask = causal_mask(T_q, T_k, like=x)
+        bias = np.asarray(alibi_bias(H, T_q, T_k, x.dtype.type), like=x) if alibi else None
+        return BlockInputs(mask=mask, scores_bias=bias)

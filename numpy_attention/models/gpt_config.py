@@ -13,8 +13,6 @@ contents only, so texts longer than those in training give it no new angles. The
 (SmolLM3), and the causal mask shows some order: early queries see few keys.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

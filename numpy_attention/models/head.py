@@ -12,8 +12,6 @@ Training needs the logits only for the loss. If there are too many logits, the l
 in blocks of rows, without an array of all logits (Chapter 12, appendix).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

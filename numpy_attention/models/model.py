@@ -11,8 +11,6 @@ backward returns a stream: a generator that yields one gradient after another, e
 `dict(stream)` collects them. `model.gradients(cache)` is the stream of the first pair, and `backward` collects it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from os import PathLike
 from typing import Any, ClassVar, NamedTuple, Self

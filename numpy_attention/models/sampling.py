@@ -12,8 +12,6 @@ whose cumulative sum exceeds a uniform random number u.
     cumulative         0.56  0.83                  u = 0.6, uniform in [0, 0.83), takes b
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from numpy_attention.errors import InputError, require_generator, require_number, require_size, value_error
@@ -64,8 +62,7 @@ def sample(
     """
     require_finite("sample", logits)
     if temperature == 0.0 or rng is None:
-        greedy: np.ndarray = np.argmax(logits, axis=-1)
-        return greedy
+        return np.argmax(logits, axis=-1)
     logits = logits.astype(np.float64)
     order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the most likely token first
     if top_k is not None:

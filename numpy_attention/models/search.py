@@ -19,8 +19,6 @@ A beam of two. Each number is the product of all probabilities so far; each colu
             +-- a   0.3 ----- cat 0.2 ----- sat  0.1       grows on
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,7 +57,7 @@ def greedy_search(
     max_tokens = _checked(model, start_token, stop_token, max_tokens)
     with quiet():
         context, _ = model.encode(source_ids, source_mask)
-    past = _new_past(model, max_tokens, context.shape[1])
+    past = [(KeyValueCache(max_tokens), KeyValueCache(context.shape[1])) for _ in model.decoder.blocks]
     B = len(source_ids)
     ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
     ids[:, 0] = start_token
@@ -107,7 +105,7 @@ def _beam(
     max_tokens: int, beam_size: int,
 ) -> list[tuple[float, np.ndarray]]:
     """Up to beam_size sequences for one source, each with its log probability."""
-    past = _new_past(model, max_tokens, context.shape[1])
+    past = [(KeyValueCache(max_tokens), KeyValueCache(context.shape[1])) for _ in model.decoder.blocks]
     ids = np.full((1, 1), start_token, dtype=np.int64)  # (n, 1 + t), the n unfinished beginnings
     log_p = np.zeros(1)  # (n,)
     finished: list[tuple[float, np.ndarray]] = []
@@ -139,10 +137,6 @@ def _last_logits(
     last = to_host(logits[:, -1])
     require_finite("search", last)
     return last
-
-
-def _new_past(model: Translator, max_tokens: int, T_s: int) -> list[tuple[KeyValueCache, KeyValueCache]]:
-    return [(KeyValueCache(max_tokens), KeyValueCache(T_s)) for _ in model.decoder.blocks]
 
 
 def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: int | None) -> int:

@@ -21,8 +21,6 @@ gradients of the uses add. Embeddings are multiplied by sqrt(d_model): the head 
 factor makes the embeddings as large as the sines that are added.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -153,7 +151,6 @@ class Seq2Seq(Model):
         return x, target, stack
 
     def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray | LossByRows) -> Stream:
-        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         encoder, decoder = cache
         scale = math.sqrt(self.config.d_model)
         # logits = head(x)

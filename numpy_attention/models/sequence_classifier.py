@@ -14,8 +14,6 @@ front of the sequence; attention collects information from all tokens in this ve
 class token is the pooled vector (weight 1). Without pooling the model labels every token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -31,16 +29,7 @@ from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
-from numpy_attention.models.stack import (
-    BlockInputs,
-    Parts,
-    StackCache,
-    Stream,
-    attention_weights,
-    make_blocks,
-    run_stack,
-    stack_gradients,
-)
+from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
 from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.losses import cross_entropy
 from numpy_attention.ops.tiles import Band
@@ -141,7 +130,7 @@ class SequenceClassifier(Model):
         # unlike GPT and Seq2Seq: no factor sqrt(d_model); x starts small compared with the sines and grows in training
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
-        x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
+        x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
         pool_weights = None
         if self.config.pooling == "mean":
             pool_weights = mean_weights(x, visible)  # (B, T)
@@ -154,7 +143,6 @@ class SequenceClassifier(Model):
         return logits, SequenceClassifierCache(token, stack, pool_weights, head)
 
     def gradients_from_logits(self, cache: SequenceClassifierCache, dlogits: np.ndarray) -> Stream:
-        """Yield the gradient of every parameter with its name, given the gradient of the logits."""
         # logits = head(x)
         dx, grads = self.head.backward(dlogits, cache.head)
         yield from prefixed("head", grads).items()
@@ -163,7 +151,7 @@ class SequenceClassifier(Model):
             # x = pool_weights @ x
             dx = cache.pool_weights[:, :, None] * dx[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
+        dx, _ = yield from self._parts().gradients(dx, cache.stack)
         if self.class_token is not None:
             # x = concatenate([class_token, x])
             yield "class_token", dx[:, 0].sum(axis=0)

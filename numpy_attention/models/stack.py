@@ -15,7 +15,7 @@ The backward runs from the last block to the first. The backward is a Python gen
 block, with their names, before the next block runs. So a caller that sums the gradients of several shards (parts of a
 batch, Chapter 31) needs no second copy of all gradients. The generator returns the gradients of x and of the context:
 
-    dx, dcontext = yield from stack_gradients(dy, cache, ...)
+    dx, dcontext = yield from parts.gradients(dy, cache)
 
 The arrays that blocks store for their backward take most of the memory of training. With `recompute`, a forward stores
 only the input of each block, and the backward first runs the forward of the block again. Then only one block at a time
@@ -27,8 +27,6 @@ Every block reads the same context, so the gradients of the context add up:
 
     dcontext = dcontext_1 + ... + dcontext_L
 """
-
-from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Generator, Sequence
@@ -49,16 +47,6 @@ from numpy_attention.ops.tiles import Band
 
 Past = Sequence[tuple[KeyValueCache, KeyValueCache | None]]  # for each block: self-attention and cross-attention
 Stream = Generator[tuple[str, np.ndarray], None, Any]  # yields gradients by name
-
-
-class Parts(NamedTuple):
-    """The parts of a stack."""
-
-    position: PositionEmbedding | None
-    blocks: list[Block]
-    norm: Norm | None
-    dropout: float  # the rate for the input of the first block
-    position_name: str = "position_embedding"  # the name of `position` in the names of the gradients
 
 
 class BlockInputs(NamedTuple):
@@ -100,73 +88,81 @@ def cache_of(saved: BlockCache | SavedInput) -> BlockCache:
     return saved.cache() if isinstance(saved, SavedInput) else saved
 
 
-def run_stack(
-    x: np.ndarray, parts: Parts, inputs: BlockInputs | list[BlockInputs], *, past: Past | None = None,
-    last_only: bool = False, rng: np.random.Generator | None = None, recompute: bool = False,
-) -> tuple[np.ndarray, StackCache]:
-    """Positions, dropout, blocks and the last norm. With `past`, x has only new tokens, and there is no backward.
+class Parts(NamedTuple):
+    """The parts of a stack."""
 
-    `inputs` are the same for every block, or a list with the inputs of each block; then all positions are equal.
+    position: PositionEmbedding | None
+    blocks: list[Block]
+    norm: Norm | None
+    dropout: float  # the rate for the input of the first block
+    position_name: str = "position_embedding"  # the name of `position` in the names of the gradients
 
-    Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
+    def run(
+        self, x: np.ndarray, inputs: BlockInputs | list[BlockInputs], *, past: Past | None = None,
+        last_only: bool = False, rng: np.random.Generator | None = None, recompute: bool = False,
+    ) -> tuple[np.ndarray, StackCache]:
+        """Positions, dropout, blocks and the last norm. With `past`, x has only new tokens, and there is no backward.
 
-    Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
-    """
-    require_float("stack", x=x)
-    inputs = inputs if isinstance(inputs, list) else [inputs] * max(1, len(parts.blocks))
-    positions = inputs[0].positions
-    if positions is None:
-        T_past = 0 if past is None else past[0][0].length
-        positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
-    position_cache = dropout_cache = norm_cache = None
-    if parts.position is not None:
-        x, position_cache = parts.position.forward(x, positions)
-    if rng is not None:  # in training
-        x, dropout_cache = dropout(x, parts.dropout, rng)
-    caches: list[BlockCache | SavedInput] = []
-    for i, block in enumerate(parts.blocks):
-        stored = None if past is None else past[i]
-        of_block = inputs[i]._replace(positions=positions)
-        before = SavedInput(block, x, of_block, copy.deepcopy(rng)) if recompute else None
-        x, cache = block.forward(x, **of_block._asdict(), past=stored, rng=rng)
-        if past is None:  # with a KV cache there is no backward: store nothing for it
-            caches.append(cache if before is None else before)
-        del cache  # free its memory before the next block runs
-    if last_only:  # norm and head are needed for the last row only
-        x = x[:, -1:]  # (B, 1, d_model)
-    if parts.norm is not None:
-        x, norm_cache = parts.norm.forward(x)
-    return x, StackCache(position_cache, dropout_cache, caches, norm_cache)
+        `inputs` are the same for every block, or a list with the inputs of each block; then all positions are equal.
 
+        Shapes: x (B, T, d_model) -> y (B, T, d_model), or (B, 1, d_model) with `last_only`.
 
-def stack_gradients(dy: np.ndarray, cache: StackCache, parts: Parts, prefix: str = "") -> Stream:
-    """Yield the gradients of `run_stack` from the last block to the first; return dx, dcontext (None without context).
+        Source: `recompute`: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016), section 4.
+        """
+        require_float("stack", x=x)
+        inputs = inputs if isinstance(inputs, list) else [inputs] * max(1, len(self.blocks))
+        positions = inputs[0].positions
+        if positions is None:
+            T_past = 0 if past is None else past[0][0].length
+            positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
+        position_cache = dropout_cache = norm_cache = None
+        if self.position is not None:
+            x, position_cache = self.position.forward(x, positions)
+        if rng is not None:  # in training
+            x, dropout_cache = dropout(x, self.dropout, rng)
+        caches: list[BlockCache | SavedInput] = []
+        for i, block in enumerate(self.blocks):
+            stored = None if past is None else past[i]
+            of_block = inputs[i]._replace(positions=positions)
+            before = SavedInput(block, x, of_block, copy.deepcopy(rng)) if recompute else None
+            x, cache = block.forward(x, **of_block._asdict(), past=stored, rng=rng)
+            if past is None:  # with a KV cache there is no backward: store nothing for it
+                caches.append(cache if before is None else before)
+            del cache  # free its memory before the next block runs
+        if last_only:  # norm and head are needed for the last row only
+            x = x[:, -1:]  # (B, 1, d_model)
+        if self.norm is not None:
+            x, norm_cache = self.norm.forward(x)
+        return x, StackCache(position_cache, dropout_cache, caches, norm_cache)
 
-    Raises: ValueError for the cache of a forward with a KV cache.
-    """
-    position, blocks, norm, *_ = parts
-    if len(cache.blocks) != len(blocks):
-        raise ValueError("stack_gradients: there is no backward through a KV cache; leave `past` out of the forward")
-    dx, dcontext = dy, None
-    if norm is not None and cache.norm is not None:
-        # x = norm(x)
-        dx, grads = norm.backward(dx, cache.norm)
-        yield from prefixed(f"{prefix}norm", grads).items()
-    for i in reversed(range(len(blocks))):
-        # x = block(x, context)
-        dx, *sent_back, grads = blocks[i].backward(dx, cache_of(cache.blocks[i]))
-        yield from prefixed(f"{prefix}blocks.{i}", grads).items()
-        del grads  # free their memory before the next block runs
-        for dcontext_i in sent_back:
-            dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
-    if cache.dropout is not None:
-        # x = dropout(x)
-        dx = dropout_backward(dx, cache.dropout)
-    if position is not None and cache.position is not None:
-        # x = x + positions
-        dx, grads = position.backward(dx, cache.position)
-        yield from prefixed(prefix + parts.position_name, grads).items()
-    return dx, dcontext
+    def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:
+        """Yield the gradients of `run` from the last block to the first; return dx, dcontext (None without context).
+
+        Raises: ValueError for the cache of a forward with a KV cache.
+        """
+        position, blocks, norm, *_ = self
+        if len(cache.blocks) != len(blocks):
+            raise ValueError("stack: there is no backward through a KV cache; leave `past` out of the forward")
+        dx, dcontext = dy, None
+        if norm is not None and cache.norm is not None:
+            # x = norm(x)
+            dx, grads = norm.backward(dx, cache.norm)
+            yield from prefixed(f"{prefix}norm", grads).items()
+        for i in reversed(range(len(blocks))):
+            # x = block(x, context)
+            dx, *sent_back, grads = blocks[i].backward(dx, cache_of(cache.blocks[i]))
+            yield from prefixed(f"{prefix}blocks.{i}", grads).items()
+            del grads  # free their memory before the next block runs
+            for dcontext_i in sent_back:
+                dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
+        if cache.dropout is not None:
+            # x = dropout(x)
+            dx = dropout_backward(dx, cache.dropout)
+        if position is not None and cache.position is not None:
+            # x = x + positions
+            dx, grads = position.backward(dx, cache.position)
+            yield from prefixed(prefix + self.position_name, grads).items()
+        return dx, dcontext
 
 
 def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
@@ -225,11 +221,11 @@ class Stack(Layer):
         band: Band | None = None, recompute: bool = False,
     ) -> tuple[np.ndarray, StackCache]:
         inputs = BlockInputs(context, mask, context_mask, band=band)
-        return run_stack(x, self._parts(), inputs, past=past, rng=rng, recompute=recompute)
+        return self._parts().run(x, inputs, past=past, rng=rng, recompute=recompute)
 
     def gradients(self, dy: np.ndarray, cache: StackCache, prefix: str = "") -> Stream:
         """Yield the gradients by name; return dx and dcontext."""
-        return stack_gradients(dy, cache, self._parts(), prefix)
+        return self._parts().gradients(dy, cache, prefix)
 
     def backward(self, dy: np.ndarray, cache: StackCache) -> tuple[Any, ...]:
         """Return dx and grads; in a decoder dx, dcontext and grads."""

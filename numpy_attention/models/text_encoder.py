@@ -16,8 +16,6 @@ other texts are the wrong answers:
     loss = cross_entropy(logits, targets = 0, 1, ..., B - 1)        logits_ij = a_i . b_j / temperature
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,16 +31,7 @@ from numpy_attention.layers.position_embedding import KINDS, PositionCache, Posi
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
 from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
-from numpy_attention.models.stack import (
-    BlockInputs,
-    Parts,
-    StackCache,
-    Stream,
-    attention_weights,
-    make_blocks,
-    run_stack,
-    stack_gradients,
-)
+from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
@@ -139,7 +128,7 @@ class TextEncoder(Model):
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
-        x, stack = run_stack(x, self._parts(), inputs, rng=rng, recompute=self.recompute)
+        x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
         pool_weights = mean_weights(x, visible)  # (B, T)
         u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
@@ -156,7 +145,7 @@ class TextEncoder(Model):
         # u = pool_weights @ x
         dx = cache.pool_weights[:, :, None] * du[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from stack_gradients(dx, cache.stack, self._parts())
+        dx, _ = yield from self._parts().gradients(dx, cache.stack)
         # x = norm(x)
         dx, grads = self.embedding_norm.backward(dx, cache.norm)
         yield from prefixed("embedding_norm", grads).items()
@@ -186,7 +175,6 @@ class TextEncoder(Model):
         return loss, LossCache((cache_a, cache_b), cache)
 
     def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
-        """Yield the gradients of dloss * loss, each with its name, as soon as they are computed."""
         of_a, of_b = cache.forward
         assert isinstance(cache.cross_entropy, CrossEntropyCache)  # B x B logits always fit in memory
         # loss = cross_entropy(logits, targets)

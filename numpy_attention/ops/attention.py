@@ -39,8 +39,6 @@ Two options change line one or line two: softcap limits the scores before the bi
 the weights. The continuation of this chapter derives both.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -194,9 +192,6 @@ def check_attention_arguments(
         v (..., H_kv, T_k, d_v)        "..." is the same in all three; H_kv is H_q or a divisor of H_q
         mask, bias                     broadcastable to (..., H_q, T_q, T_k)
         sink (H_q,)
-
-    Raises: ValueError for shapes that do not fit; TypeError if the arrays are not floats of one dtype, or the
-    mask is not boolean.
     """
     require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
     if q.ndim < 2 or q.shape[-1] == 0:

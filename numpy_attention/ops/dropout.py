@@ -79,10 +79,7 @@ def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
 
 
 def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:
-    """Refuse a rate outside [0, 1), and a seed in place of a generator.
-
-    Raises: ValueError or TypeError.
-    """
+    """Refuse a rate outside [0, 1), and a seed in place of a generator."""
     fix = "it is the share that is dropped, not the share that is kept"
     require_number(op, argument, rate, at_least=0, below=1, fix=fix)
     require_generator(op, "rng", rng)

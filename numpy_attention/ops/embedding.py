@@ -60,7 +60,11 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
            [0., 0.],
            [2., 2.]])
     """
-    _check_embedding(ids, table)
+    require_float("embedding", table=table)
+    if table.ndim != 2:
+        raise shape_error("embedding", "table", "(V, d_model)", table.shape)
+    fix = f"table {table.shape} has one row per id; is it for another vocabulary, or is padding marked by -1?"
+    require_integers("embedding", "ids", ids, below=table.shape[0], fix=fix)
     ids = np.asarray(ids, like=table)  # copied, if the table is on a GPU
     return table[ids], EmbeddingCache(ids, table)
 
@@ -99,11 +103,3 @@ def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
         return
     run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
     dtable[sorted_ids[first_of_run]] += run_sums  # each id occurs only once now, so += is safe
-
-
-def _check_embedding(ids: np.ndarray, table: np.ndarray) -> None:
-    require_float("embedding", table=table)
-    if table.ndim != 2:
-        raise shape_error("embedding", "table", "(V, d_model)", table.shape)
-    fix = f"table {table.shape} has one row per id; is it for another vocabulary, or is padding marked by -1?"
-    require_integers("embedding", "ids", ids, below=table.shape[0], fix=fix)

@@ -44,8 +44,7 @@ _P = (2.178291235e-3, 4.264664156e-2, 2.798069349e-1, 1.128379171)
 _Q = (3.249263605e-4, 2.36899932e-2, 1.568926718e-1, 1.0)
 # For float64: Cody 1969, tables II and III, written with the digits of his later Fortran routine:
 _R_1_ABOVE = (
-    1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2,
-    3.77485237685302021e2, 3.20937758913846947e3,
+    1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3,
 )
 _R_1_BELOW = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
 _R_2_ABOVE = (
@@ -118,8 +117,7 @@ def _by_cody(x: np.ndarray) -> np.ndarray:
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)
 
     erf_size = np.where(size <= 0.46875, erf_near, 1.0 - np.where(size <= 4.0, erfc_middle, erfc_far))
-    result: np.ndarray = sign * erf_size
-    return result
+    return sign * erf_size
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:

@@ -21,8 +21,6 @@ In PyTorch's FlexAttention, f computes one score from its indices, and a compile
 gets all scores, (..., H_q, T_q, T_k), and finds the indices in the shape.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple

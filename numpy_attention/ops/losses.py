@@ -221,10 +221,7 @@ def check_targets(
     name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float,
     class_weights: np.ndarray | None = None, reduction: str = "mean", logits: str = "logits",
 ) -> None:
-    """Refuse targets that are not one token id for each row of logits, and invalid options.
-
-    Raises: TypeError for targets that are not integers, otherwise ValueError.
-    """
+    """Refuse targets that are not one token id for each row of logits, and invalid options."""
     require_integers(name, "targets", targets)
     if len(logits_shape) == 0 or logits_shape[-1] == 0 or targets.shape != logits_shape[:-1]:
         one_hot = targets.shape == logits_shape

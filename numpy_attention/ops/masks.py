@@ -113,7 +113,10 @@ def mask_from_blocked(blocked: np.ndarray) -> np.ndarray:
     >>> mask_from_blocked(np.array([[0, 0, 1]]))
     array([[ True,  True, False]])
     """
-    _check_blocked(blocked)
+    require_array("mask_from_blocked", "blocked", blocked)
+    if not bool(((blocked == 0) | (blocked == 1)).all()):
+        fix = "if it holds 0 and large negative numbers, use mask_from_additive"
+        raise value_error("mask_from_blocked", "blocked", "made of 0 (visible) and 1 (hidden)", "other numbers", fix)
     return blocked == 0
 
 
@@ -137,10 +140,7 @@ def mask_from_additive(additive: np.ndarray) -> np.ndarray:
 
 
 def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]:
-    """T_q and T_k (by default T_q) as Python integers, because a difference of small NumPy integers can overflow.
-
-    Raises: TypeError or ValueError for an invalid length.
-    """
+    """T_q and T_k (by default T_q) as Python integers, because a difference of small NumPy integers can overflow."""
     T_q = require_size(op, "T_q", T_q, at_least=0)
     return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
 
@@ -151,13 +151,6 @@ def _check_padding(lengths: np.ndarray, T: int) -> None:
     if lengths.ndim != 1:
         raise shape_error("padding_mask", "lengths", "(B,), one length for each sequence", lengths.shape)
     require_integers("padding_mask", "lengths", lengths, below=int(T) + 1, fix=f"is T = {T} the padded length?")
-
-
-def _check_blocked(blocked: np.ndarray) -> None:
-    require_array("mask_from_blocked", "blocked", blocked)
-    if not bool(((blocked == 0) | (blocked == 1)).all()):
-        fix = "if it holds 0 and large negative numbers, use mask_from_additive"
-        raise value_error("mask_from_blocked", "blocked", "made of 0 (visible) and 1 (hidden)", "other numbers", fix)
 
 
 def _check_additive(additive: np.ndarray) -> None:

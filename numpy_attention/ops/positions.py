@@ -292,7 +292,6 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
 
 
 def _pairs(x: np.ndarray, n: int, pairing: str) -> tuple[np.ndarray, np.ndarray]:
-    """The views x_1 and x_2 of x."""
     return (x[..., :n], x[..., n : 2 * n]) if pairing == "half" else (x[..., : 2 * n : 2], x[..., 1 : 2 * n : 2])
 
 

@@ -163,10 +163,7 @@ def sigmoid_gate_backward(dy: np.ndarray, cache: tuple[np.ndarray, np.ndarray]) 
 
 
 def check_sink(op: str, sink: np.ndarray, scores: np.ndarray, name: str) -> None:
-    """Refuse a sink that is not (H,); `scores` may also be q, because both have the axes (..., H, T_q, _).
-
-    Raises: ValueError with the expected shape.
-    """
+    """Refuse a sink that is not (H,); `scores` may also be q, because both have the axes (..., H, T_q, _)."""
     if scores.ndim < 3 or sink.shape != scores.shape[-3:-2]:
         fix = "with a single head add an axis: q[None]" if scores.ndim < 3 else ""
         raise shape_error(op, "sink", f"(H,), one number for each head of {name} {scores.shape}", sink.shape, fix)

@@ -70,8 +70,5 @@ def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def wide(x: np.ndarray) -> np.ndarray:
-    """x as float32 if x is float16, otherwise x itself.
-
-    Shapes: unchanged
-    """
+    """x as float32 if x is float16, otherwise x itself."""
     return x.astype(np.float32) if x.dtype == np.float16 else x

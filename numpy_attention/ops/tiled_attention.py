@@ -55,17 +55,7 @@ from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.scores import softcap_backward, sum_to_heads
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
-from numpy_attention.ops.tiles import (
-    Band,
-    Pairs,
-    TileDropout,
-    TileSize,
-    draw_dropout,
-    head_tiles,
-    key_tiles,
-    query_tiles,
-    tile_size,
-)
+from numpy_attention.ops.tiles import Band, Pairs, TileDropout, TileSize, head_tiles, key_tiles, query_tiles, tile_size
 from numpy_attention.threads import share
 
 
@@ -123,7 +113,7 @@ def tiled_attention(
     check_rate("tiled_attention", "dropout", dropout, rng)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     tile = tile_size(block_size, k.shape[-2], causal or ahead is not None)
-    drop = draw_dropout(dropout, rng)
+    drop = TileDropout(dropout, None if rng is None or dropout == 0.0 else int(rng.integers(2**63)))
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
     T_q, T_k = q.shape[-2], k.shape[-2]

@@ -144,7 +144,7 @@ class Pairs:
 
 
 class TileDropout(NamedTuple):
-    """Dropout on the weights of each tile; off if key, the Philox key, is None."""
+    """Dropout on the weights of each tile; off if key, the Philox key of all tiles, is None."""
 
     rate: float
     key: int | None
@@ -162,8 +162,3 @@ class TileDropout(NamedTuple):
         # Drawn on the host and copied to the device of s, as in Chapter 5.
         keep_mask = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
         return keep_mask * s.dtype.type(1.0 / (1.0 - self.rate))
-
-
-def draw_dropout(rate: float, rng: np.random.Generator | None) -> TileDropout:
-    """Draw one Philox key for all tiles; without a generator, or at rate 0, dropout is off."""
-    return TileDropout(rate, None if rng is None or rate == 0.0 else int(rng.integers(2**63)))

@@ -12,8 +12,6 @@ The template is a small program (in the language Jinja), and its author is unkno
 only searches it for these tokens and for the system message at its beginning.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -11,8 +11,6 @@ and others have not. So the conversation counts the tokens that all blocks have 
 tokens after these are removed from the KV cache, and the interrupted turn gets its end token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -10,8 +10,6 @@ it. Until all files are complete and on the disk, they stay in a separate folder
 moves the model to its final place.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -17,8 +17,6 @@ float32, float16 or bfloat16. NumPy has no bfloat16, but a bfloat16 number is th
     bfloat16    s eeeeeeee mmmmmmm                        float32 = the same bits, and 16 zeros
 """
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -23,8 +23,6 @@ in the header are compared with the size of the file before anything is allocate
 refused, because the file ends first.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable
@@ -38,13 +36,9 @@ from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.files import open_regular
 
 TEXT, LIST = 8, 9  # the kinds of a setting that is not a number
-NUMBERS = {
-    0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
-}
+NUMBERS = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8"}
 MAX_HEADER = 64 * 2**20  # bytes; a vocabulary of 256,000 tokens takes a quarter of this
 MAX_TENSORS = MAX_SETTINGS = 2**16
-
-
 Reader = Callable[[], np.ndarray]
 
 
@@ -170,7 +164,6 @@ def _stored(gguf: Any, data: np.ndarray, shape: tuple[int, ...], number: int, pl
 
 
 def _bytes(gguf: Any, kind: int, shape: tuple[int, ...]) -> int:
-    """The number of bytes that the numbers take."""
     block, size = gguf.GGML_QUANT_SIZES.get(kind, (1, 0))
     return math.prod(shape) // block * size
 

@@ -4,11 +4,8 @@
          --> tokenizer (Chapter 35)
 
 Nothing else happens: the model is the GPT of Chapter 23. If a file needs something that this book does not have, or if
-a tensor is extra, missing or of a wrong shape, all these problems become one error. The error lists as many problems as
-fit into one line and counts the rest.
+a tensor is extra, missing or of a wrong shape, all these problems become one error.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
@@ -25,14 +22,7 @@ from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
 from numpy_attention.pretrained.names import BERT, GEMMA, GPT2, LLAMA, Layout, fill, matched
-from numpy_attention.pretrained.settings import (
-    Settings,
-    bert_folder,
-    decoder_folder,
-    decoder_gguf,
-    gpt2_folder,
-    gpt2_gguf,
-)
+from numpy_attention.pretrained.settings import Settings, bert, decoder_folder, decoder_gguf, gpt2_folder, gpt2_gguf
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 
 
@@ -52,7 +42,7 @@ GGUF = {
 FOLDERS = {
     **{name: Kind(GPT, Layout(LLAMA), decoder_folder) for name in ("llama", "qwen2", "qwen3", "smollm3", "olmo2")},
     "gemma3_text": Kind(GPT, Layout(GEMMA, less_one=True), decoder_folder),
-    "gpt2": Kind(GPT, Layout(GPT2), gpt2_folder), "bert": Kind(TextEncoder, Layout(BERT), bert_folder),
+    "gpt2": Kind(GPT, Layout(GPT2), gpt2_folder), "bert": Kind(TextEncoder, Layout(BERT), bert),
 }
 
 

@@ -23,8 +23,6 @@ change at about the same size when r changes.
 After training, the change can be added to the matrix: w + scale a b. Then the model is as fast as before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

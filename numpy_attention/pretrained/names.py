@@ -18,8 +18,6 @@ head are reordered: the first coordinates of all pairs, then the second coordina
 q k^T is a sum over coordinates. So any order of the coordinates is allowed if queries and keys use the same order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -44,9 +42,7 @@ _BLOCK, _LAYER, _ATTENTION = "blk.{}.", "model.layers.{}.", "model.layers.{}.sel
 LLAMA = {
     "token_embedding.table": ("token_embd", "model.embed_tokens"),
     "blocks.{}.norm_1.gamma": (_BLOCK + "attn_norm", _LAYER + "input_layernorm"),
-    **{f"blocks.{{}}.attention.{w}_q": (_BLOCK + "attn_q", _ATTENTION + "q_proj") for w in "wb"},
-    **{f"blocks.{{}}.attention.{w}_k": (_BLOCK + "attn_k", _ATTENTION + "k_proj") for w in "wb"},
-    **{f"blocks.{{}}.attention.{w}_v": (_BLOCK + "attn_v", _ATTENTION + "v_proj") for w in "wb"},
+    **{f"blocks.{{}}.attention.{w}_{s}": (f"{_BLOCK}attn_{s}", f"{_ATTENTION}{s}_proj") for s in "qkv" for w in "wb"},
     **{f"blocks.{{}}.attention.norm_{s}.gamma": (f"{_BLOCK}attn_{s}_norm", f"{_ATTENTION}{s}_norm") for s in "qk"},
     "blocks.{}.attention.w_o": (_BLOCK + "attn_output", _ATTENTION + "o_proj"),
     "blocks.{}.branch_norm_1.gamma": (_BLOCK + "post_attention_norm", _LAYER + "post_attention_layernorm"),
@@ -78,9 +74,7 @@ BERT = {
     "position_embedding.table": ("", "embeddings.position_embeddings"),
     "type_embedding.table": ("", "embeddings.token_type_embeddings"),
     **{f"embedding_norm.{g}": ("", "embeddings.LayerNorm") for g in ("gamma", "beta")},
-    **{f"blocks.{{}}.attention.{w}_q": ("", _SELF + "query") for w in "wb"},
-    **{f"blocks.{{}}.attention.{w}_k": ("", _SELF + "key") for w in "wb"},
-    **{f"blocks.{{}}.attention.{w}_v": ("", _SELF + "value") for w in "wb"},
+    **{f"blocks.{{}}.attention.{w}_{s[0]}": ("", _SELF + s) for s in ("query", "key", "value") for w in "wb"},
     **{f"blocks.{{}}.attention.{w}_o": ("", _BERT + "attention.output.dense") for w in "wb"},
     **{f"blocks.{{}}.norm_1.{g}": ("", _BERT + "attention.output.LayerNorm") for g in ("gamma", "beta")},
     **{f"blocks.{{}}.feed_forward.{w}_1": ("", _BERT + "intermediate.dense") for w in "wb"},

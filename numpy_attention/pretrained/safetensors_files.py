@@ -102,10 +102,7 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
 
 
 def _changes(model: GPT | TextEncoder) -> Parameters:
-    """The low-rank changes, frozen or not. No other parameter may learn.
-
-    Raises: ValueError
-    """
+    """The low-rank changes, frozen or not. No other parameter may learn."""
     layers = {name: w for name, _, _, w in matrices(model) if isinstance(w, LowRank)}
     changes = {f"{name}.{side}": getattr(w, side) for name, w in layers.items() for side in ("a", "b")}
     if more := sorted(model.parameters().keys() - changes.keys()):
@@ -123,7 +120,6 @@ def _checksum(model: GPT | TextEncoder) -> str:
 
 
 def _description(path: str | PathLike[str], about: str | None) -> dict[str, Any] | None:
-    """The description of the model in the header."""
     if about is None:
         return None
     try:

@@ -6,8 +6,6 @@ values need parts that this book does not have: other positions, another activat
 values are refused together, in one error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -163,7 +161,7 @@ def gpt2_folder(s: Settings, arrays: Arrays) -> GPTConfig:
     )
 
 
-def bert_folder(s: Settings, arrays: Arrays) -> TextEncoderConfig:
+def bert(s: Settings, arrays: Arrays) -> TextEncoderConfig:
     """A BERT in a folder."""
     s.only("position_embedding_type", "absolute")
     s.only("is_decoder", False)
@@ -181,7 +179,6 @@ def bert_folder(s: Settings, arrays: Arrays) -> TextEncoderConfig:
 
 
 def _tokens(s: Settings) -> int:
-    """The number of tokens in a GGUF file."""
     tokens = s.values.get("tokenizer.ggml.tokens")
     if isinstance(tokens, list) and tokens:
         return len(tokens)
@@ -191,7 +188,6 @@ def _tokens(s: Settings) -> int:
 
 
 def _decoder(s: Settings, kind: str, **fields: Any) -> GPTConfig:
-    """The configuration of a llama or one of its descendants."""
     if fields["global_every"] == 1 or fields["window"] is None:  # every layer sees everything
         fields |= {"window": None, "global_every": None, "local_rotary_base": None}
     return s.config(GPTConfig, **{**LLAMA, **DESCENDANTS[kind], **fields})

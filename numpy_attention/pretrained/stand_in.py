@@ -6,8 +6,6 @@ two blocks and d_model = 64. Random parameters would give random text, so the mo
 which takes seconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import repeat
 from os import PathLike

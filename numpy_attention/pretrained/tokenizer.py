@@ -13,8 +13,6 @@ Special tokens are not text: <|im_start|> is a single id. A user cannot type thi
 is encoded as plain text. A chat template puts special tokens around each turn (`chat.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +23,7 @@ import numpy as np
 from numpy_attention.errors import MAX_SAID, InputError, short_repr
 from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.pretrained.gguf_files import package
+from numpy_attention.training.byte_pairs import utf8
 from numpy_attention.training.data import Vocabulary
 
 # splitting rules, by their names in GGUF files; None: the rule of GPT-2
@@ -90,15 +89,10 @@ class Tokenizer(Vocabulary):
         return int(found)
 
     def saved(self) -> dict[str, Any]:
-        """The vocabulary as plain values for JSON."""
         return {"vocabulary": "tokenizer", "tokenizer": self.tokenizer.to_str(), "stop": sorted(self.stop)}
 
     def _encoded(self, text: str, special: bool) -> np.ndarray:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            lone = text[error.start]
-            raise InputError(f"the text holds {lone!r}, half a surrogate pair, which is not a character") from None
+        utf8(text)  # refuses half a surrogate pair
         with _refused("the tokenizer cannot encode the text"):
             return np.array(self.tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
 

@@ -36,8 +36,6 @@ j <= i is safe. The code even sums the decays between j and i, because the diffe
 digits. And dS must go from each chunk to the chunk before; a test with one chunk does not notice if it is lost.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -31,8 +31,6 @@ k_rope, and queries and latents use x:
     dc = dk_nope w_uk^T + dv w_uv^T          dk_rope = sum of dk over the heads          dx = dx_kv + dx_q
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -34,8 +34,6 @@ call uses the last state, dS does not start at 0, but at the gradient that the n
 The backward needs the state before each token, and this chapter stores them all. Chapter 43 stores only a few.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 
@@ -202,10 +200,7 @@ def check_recurrence(op: str, q: Any, k: Any, v: Any, decay: Any, beta: Any, sta
 
 
 def check_grads(op: str, dy: Any, cache: LinearAttentionCache, dstate_end: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Check the gradients that enter a backward, and return them in groups; without dstate_end, dS is zeros.
-
-    Raises: ValueError for shapes and TypeError for dtypes that differ from the results of the forward.
-    """
+    """Check the gradients that enter a backward, and return them in groups; without dstate_end, dS is zeros."""
     q, k, v, *_ = cache.inputs
     require_cotangent(op, "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
     dstate_end = np.zeros_like(cache.state) if dstate_end is None else dstate_end

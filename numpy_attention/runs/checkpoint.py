@@ -1,9 +1,7 @@
 """Chapter 30. Checkpoints: saving a run completely or not at all
 
 A checkpoint holds everything that the next step depends on: the parameters, the moments of the optimizer, the number
-of finished steps, and the configuration. It holds no state of a random generator, because a run has none: the random
-numbers of step t come from a generator seeded with the seed of the run, a purpose and t (Chapter 29). So a resumed run
-equals the uninterrupted run bit for bit, if it uses the same number of threads and ranks.
+of finished steps, and the configuration. It holds no state of a random generator, because a run has none (Chapter 29).
 
 The files in the directory of a run, and what a save does to them. Every arrow is one rename; a rename happens
 completely or not at all:

@@ -11,8 +11,6 @@ the call stack give its place in the model:
     GPT
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from types import FrameType

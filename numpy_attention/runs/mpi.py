@@ -137,8 +137,7 @@ class Ranks(OneProcess):
         return buffer[count].astype(np.float64), sums, stopped[0] if stopped else None
 
     def everyones(self, value: Value) -> list[Value]:
-        values: list[Value] = self.comm.allgather(value)
-        return values
+        return self.comm.allgather(value)
 
     def wait(self) -> None:
         self.comm.Barrier()

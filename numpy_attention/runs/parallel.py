@@ -31,8 +31,6 @@ tiled attention (Chapter 12), whose products are small, divides its heads among 
 do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

@@ -9,8 +9,6 @@
 The trainer imports no task; the tasks are in `numpy_attention.tasks`, one layer of imports above.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from abc import ABC, abstractmethod

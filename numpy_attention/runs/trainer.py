@@ -15,8 +15,6 @@ threads and ranks. With another number, the shards differ, so sums are rounded d
 the dropout.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time
@@ -211,15 +209,12 @@ class Trainer:
         self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = progress
 
     def _mine(self, batch: Batch) -> range:
-        """The shards of the batch that this rank computes."""
         return self.ranks.share(min(self.shards, len(batch[0])))
 
     def _dropout(self, mine: range) -> dict[int, np.random.Generator | None]:
-        """The generators of this step's dropout, one for each shard."""
         return {i: generator(self.config, DROPOUT, self.step, i) if self.config.dropout else None for i in mine}
 
     def _entry(self, loss: float, norm: float, speed: float) -> dict[str, Any]:
-        """The line of the log for this step."""
         figures = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
         rate = self.rate(self.step - 1)
         return {

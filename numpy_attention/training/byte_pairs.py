@@ -66,19 +66,16 @@ class ByteVocabulary(Vocabulary):
         return len(self.tokens)
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of the text, (N,)."""
-        return np.frombuffer(_utf8(text), dtype=np.uint8).astype(np.int64)
+        return np.frombuffer(utf8(text), dtype=np.uint8).astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
         """The text of the ids; bytes that are not UTF-8 become the replacement character."""
         return b"".join(self.tokens[i] for i in ids).decode("utf-8", errors="replace")
 
     def characters_in(self, ids: np.ndarray) -> int:
-        """The number of characters that begin within the ids."""
         return int(self._characters_of[ids].sum())
 
     def saved(self) -> dict[str, Any]:
-        """The vocabulary as plain values for JSON."""
         return {"vocabulary": "byte"}
 
 
@@ -101,11 +98,9 @@ class BytePairVocabulary(ByteVocabulary):
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> np.ndarray:
-        """The ids of the text, (N,)."""
         return self._encode(CHUNK.findall(text))
 
     def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a long text, piece by piece; together they are the ids of the whole text."""
         rest = ""
         for piece in pieces:
             chunks = CHUNK.findall(rest + piece)
@@ -115,7 +110,6 @@ class BytePairVocabulary(ByteVocabulary):
         yield self.encode(rest)
 
     def saved(self) -> dict[str, Any]:
-        """The vocabulary as plain values for JSON."""
         return {"vocabulary": "bpe", "merges": [list(pair) for pair in self.ranks]}
 
     def _encode(self, chunks: Iterable[str]) -> np.ndarray:
@@ -127,7 +121,7 @@ class BytePairVocabulary(ByteVocabulary):
     def _chunk(self, chunk: str) -> list[int]:
         ids = self._known.get(chunk)
         if ids is None:
-            ids = list(_utf8(chunk))
+            ids = list(utf8(chunk))
             while len(ids) > 1:
                 pair = min(pairwise(ids), key=lambda pair: self.ranks.get(pair, math.inf))
                 if pair not in self.ranks:
@@ -167,7 +161,7 @@ def learn_merges(occurrences: Mapping[str, int], size: int) -> list[Pair]:
 
     occurrences[c] is the number of occurrences of the chunk c in the text.
     """
-    chunks = [list(_utf8(chunk)) for chunk in occurrences]
+    chunks = [list(utf8(chunk)) for chunk in occurrences]
     weights = list(occurrences.values())
     counts: Counter[Pair] = Counter()
     places: dict[Pair, set[int]] = defaultdict(set)  # the chunks that contain a pair, or once contained it
@@ -207,12 +201,16 @@ def merged(ids: list[int], pair: Pair, new: int) -> list[int]:
     return out
 
 
-def _utf8(text: str) -> bytes:
+def utf8(text: str) -> bytes:
+    """The bytes of a text.
+
+    Raises: InputError for half a surrogate pair.
+    """
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         lone = text[error.start]
-        raise InputError(f"the text holds {lone!r}, half of a surrogate pair: not a character of Unicode") from None
+        raise InputError(f"the text holds {lone!r}, half a surrogate pair, which is not a character") from None
 
 
 def _characters(token: bytes) -> int:

@@ -26,8 +26,7 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     5.0
     """
     require_arrays("global_norm", "grads", grads)
-    norm: np.ndarray = np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
-    return norm
+    return np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
 
 
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:

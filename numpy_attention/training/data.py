@@ -19,8 +19,6 @@ The default text comes with the book: the help topics of Python 3.11, 465,000 ch
 `help_topics` with their licence. Every version of Python contains such topics, but with different text.
 """
 
-from __future__ import annotations
-
 import codecs
 import gzip
 from abc import ABC, abstractmethod
@@ -130,11 +128,9 @@ class CharVocabulary(Vocabulary):
         return ids.astype(np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
-        """The text of the ids."""
         return "".join(self.characters[i] for i in ids)
 
     def saved(self) -> dict[str, Any]:
-        """The vocabulary as plain values for JSON."""
         return {"characters": self.characters}
 
 

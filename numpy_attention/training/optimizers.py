@@ -63,16 +63,14 @@ class SGD:
 
     def __init__(self, parameters: Mapping[str, np.ndarray], learning_rate: float = 0.1, momentum: float = 0.0) -> None:
         self.parameters = _checked("SGD", parameters)
-        self.learning_rate = _checked_rate("SGD", learning_rate)
+        self.learning_rate = require_number("SGD", "learning_rate", learning_rate, at_least=0)
         self.momentum = require_number("SGD", "momentum", momentum, at_least=0, below=1)
         self.steps = 0
         self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
-        rate = _checked_rate("SGD", self.learning_rate if learning_rate is None else learning_rate)
-        _check_grads("SGD", grads, self.parameters)
-        self.steps += 1
+        rate = _begin_step(self, grads, learning_rate)
         for name, parameter in self.parameters.items():
             if not self.momentum:
                 for p, g in in_pieces(parameter, grads[name]):
@@ -91,8 +89,7 @@ class SGD:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Copy a result of `state()` into the arrays of this optimizer."""
-        _load("SGD", self.state(), state)
-        self.steps = int(state["steps"])
+        _load(self, state)
 
 
 class Adam:
@@ -113,7 +110,7 @@ class Adam:
     ) -> None:
         kind = type(self).__name__
         self.parameters = _checked(kind, parameters)
-        self.learning_rate = _checked_rate(kind, learning_rate)
+        self.learning_rate = require_number(kind, "learning_rate", learning_rate, at_least=0)
         self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
         self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
         self.eps = require_number(kind, "eps", eps, above=0, fix="it prevents 0 / 0 for a gradient of zero")
@@ -128,9 +125,7 @@ class Adam:
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
-        rate = _checked_rate(type(self).__name__, self.learning_rate if learning_rate is None else learning_rate)
-        _check_grads(type(self).__name__, grads, self.parameters)
-        self.steps += 1
+        rate = _begin_step(self, grads, learning_rate)
         if self.workers is None:
             self._move(grads, rate)
         else:
@@ -172,8 +167,7 @@ class Adam:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Copy a result of `state()` into the arrays of this optimizer."""
-        _load(type(self).__name__, self.state(), state)
-        self.steps = int(state["steps"])
+        _load(self, state)
 
 
 class AdamW(Adam):
@@ -209,13 +203,14 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
     return dict(parameters)
 
 
-def _checked_rate(optimizer: str, learning_rate: float) -> float:
-    return require_number(optimizer, "learning_rate", learning_rate, at_least=0)
-
-
-def _check_grads(optimizer: str, grads: Mapping[str, np.ndarray], parameters: dict[str, np.ndarray]) -> None:
-    require_arrays(optimizer, "grads", grads)
-    _check_same(optimizer, "grads", grads, parameters)
+def _begin_step(optimizer: SGD | Adam, grads: Mapping[str, np.ndarray], learning_rate: float | None) -> float:
+    """Count the step and return its rate, after all checks."""
+    op, rate = type(optimizer).__name__, optimizer.learning_rate if learning_rate is None else learning_rate
+    rate = require_number(op, "learning_rate", rate, at_least=0)
+    require_arrays(op, "grads", grads)
+    _check_same(op, "grads", grads, optimizer.parameters)
+    optimizer.steps += 1
+    return rate
 
 
 def _check_same(
@@ -229,10 +224,11 @@ def _check_same(
             raise ValueError(f"{optimizer}: {what}[{name!r}] must be of shape {array.shape}, got {given[name].shape}")
 
 
-def _load(optimizer: str, current: dict[str, np.ndarray], state: Mapping[str, np.ndarray]) -> None:
-    require_arrays(optimizer, "state", state, counts=("steps",))
-    _check_same(optimizer, "state", state, current)
-    require_size(optimizer, "state['steps']", state["steps"].item(), at_least=0)
+def _load(optimizer: SGD | Adam, state: Mapping[str, np.ndarray]) -> None:
+    op, current = type(optimizer).__name__, optimizer.state()
+    require_arrays(op, "state", state, counts=("steps",))
+    _check_same(op, "state", state, current)
+    optimizer.steps = require_size(op, "state['steps']", state["steps"].item(), at_least=0)
     for name, array in current.items():
         if name != "steps":
             array[...] = np.asarray(state[name], like=array)

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from numpy_attention.models.stack import BlockInputs, Parts, Stack, attention_weights, run_stack, stack_gradients
+from numpy_attention.models.stack import BlockInputs, Parts, Stack, attention_weights
 from tests.layers.gradients import assert_gradients, randomized
 from tests.models.test_seq2seq import CONFIG
 
@@ -66,13 +66,13 @@ def test_weights_have_the_names_of_their_layers(rng):
 def test_dropout_acts_on_the_input_of_the_first_block_only_in_training(rng):
     x = rng.standard_normal((3, 5, 12))
     parts = Parts(None, [], None, 0.75)
-    y, cache = run_stack(x, parts, BlockInputs(), rng=rng)
+    y, cache = parts.run(x, BlockInputs(), rng=rng)
     kept = y != 0
     assert 0.1 < kept.mean() < 0.4
     np.testing.assert_array_equal(y[kept], 4 * x[kept])
     dy = rng.standard_normal(y.shape)
-    np.testing.assert_array_equal(returned_by(stack_gradients(dy, cache, parts))[0], 4 * dy * kept)
-    y, cache = run_stack(x, parts, BlockInputs())
+    np.testing.assert_array_equal(returned_by(parts.gradients(dy, cache))[0], 4 * dy * kept)
+    y, cache = parts.run(x, BlockInputs())
     np.testing.assert_array_equal(y, x)
     assert cache.dropout is None
 

@@ -134,7 +134,7 @@ OF_PACKAGES = (
     Explained("models/seq2seq.Seq2Seq._decoder_states",
               ("max(T, context.shape[1]) -> min(T, context.shape[1])",),
               "Both ways give the same result: in tiles, or with all weights at once."),
-    Explained("models/stack.stack_gradients",
+    Explained("models/stack.Parts.gradients",
               ("norm is not None and cache.norm is not None -> cache.norm is not None",),
               "Both are None or neither; the type checker needs both tests."),
     Explained("pretrained/safetensors_files._add_changes",

@@ -180,11 +180,15 @@ def _tile_dropout(made: Any) -> None:
     assert made(0.3, None).factors(s, one, one, one) is None
 
 
-def _draw_dropout(draw: Any) -> None:
-    keys = [draw(0.3, np.random.default_rng(seed)).key for seed in (0, 0, 1)]
+def _drawn_keys(attend: Any) -> None:
+    def key(rate: float, rng: np.random.Generator | None) -> Any:
+        x = np.zeros((1, 1, 2))
+        return attend(x, x, x, dropout=rate, rng=rng)[1].dropout.key
+
+    keys = [key(0.3, np.random.default_rng(seed)) for seed in (0, 0, 1)]
     assert keys[0] == keys[1] != keys[2]
-    assert draw(0.3, None).key is None
-    assert draw(0.0, np.random.default_rng(0)).key is None
+    assert key(0.3, None) is None
+    assert key(0.0, np.random.default_rng(0)) is None
 
 
 def _weights(weights_of: Any) -> None:
@@ -258,8 +262,8 @@ VALUES: dict[str, Any] = {
     "sinusoidal_positions": _sinusoids, "rotary": _rotations, "rotary_frequencies": _frequencies,
     "yarn_temperature": _temperature, "alibi_slopes": _slopes, "alibi_bias": _alibi,
     "erf": _erf, "tile_size": _tile_size, "head_tiles": _head_tiles, "query_tiles": _query_tiles,
-    "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout, "draw_dropout": _draw_dropout,
-    "tiled_attention_weights": _weights,
+    "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout,
+    "tiled_attention": _drawn_keys, "tiled_attention_weights": _weights,
     "sum_over_rows": _sum_over_rows, "sum_to_shape": _sum_to_shape, "wide": _wide, "fold_heads": _folds,
     "add_at": _add_at, "causal_convolution_backward": _state_gradient,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),

@@ -11,7 +11,7 @@ from numpy_attention.errors import InputError, short_repr
 from numpy_attention.pretrained.gguf_files import Stored
 from numpy_attention.pretrained.settings import (
     Settings,
-    bert_folder,
+    bert,
     decoder_folder,
     decoder_gguf,
     gpt2_folder,
@@ -36,7 +36,7 @@ CONFIG = {
     "llama": (decoder_folder, tiny.LLAMA), "qwen2": (decoder_folder, tiny.QWEN2_WINDOW),
     "qwen3": (decoder_folder, tiny.QWEN3), "smollm3": (decoder_folder, tiny.SMOLLM3),
     "olmo2": (decoder_folder, tiny.OLMO2), "gemma3": (decoder_folder, tiny.GEMMA3),
-    "nested": (decoder_folder, tiny.GEMMA3_NESTED), "gpt2": (gpt2_folder, tiny.GPT2), "bert": (bert_folder, tiny.BERT),
+    "nested": (decoder_folder, tiny.GEMMA3_NESTED), "gpt2": (gpt2_folder, tiny.GPT2), "bert": (bert, tiny.BERT),
     "llama gguf": (decoder_gguf, LLAMA_GGUF), "gemma3 gguf": (decoder_gguf, GEMMA_GGUF),
     "gpt2 gguf": (gpt2_gguf, GPT2_GGUF),
 }  # fmt: skip
