@@ -88,15 +88,6 @@ def weights_normalized_in_the_backward(dy: Array, cache: SinkCache) -> Any:
     return softmax_with_sink_backward(dy, SinkCache(weights.astype(dy.dtype), cache.sink_weight))
 
 
-@backward_of("softmax_with_sink")
-def sink_weight_left_out(dy: Array, cache: SinkCache) -> Any:
-    """dsink is minus the sum of the averages; the factor p, the weight of the sink, is missing.
-
-    Hides: dscores is right, and dsink has the right sign.
-    """
-    return softmax_with_sink_backward(dy, SinkCache(cache.weights, np.ones_like(cache.sink_weight)))
-
-
 @backward_of("sigmoid_gate", diagnosis="must be dy times a derivative")
 def gate_without_its_slope(dy: Array, cache: tuple[Array, Array]) -> Any:
     """dgate = dy x: the slope of the sigmoid, g (1 - g), is missing.
