@@ -219,9 +219,9 @@ def since_2023() -> Drawing:
     """The steps of attention, and beside each arrow the additions of newer models that act there."""
     d = Drawing(
         "since-2023", "Where newer models change attention",
-        "The steps of attention from top to bottom: x; q, k and v; scores; weights; o; y. Latent attention acts "
-        "between x and k and v. QK-norm and rotary positions act on q and k. The softcap and the windows act on the "
-        "scores, the sink on the weights, and the gate on o.", 412,
+        "The steps of attention from top to bottom: x; q, k and v; scores; weights; o; y. Latent attention computes "
+        "k and v from a short vector. QK-norm and rotary positions act on q and k. The softcap and the windows act on "
+        "the scores, the sink on the weights, and the gate on o.", 412,
     )
     names = "x", "q, k, v", "scores", "weights", "o", "y"
     steps = [d.box(66, 12 + 72 * n, 96, f"`{name}`", "step") for n, name in enumerate(names)]

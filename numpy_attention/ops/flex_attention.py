@@ -1,11 +1,11 @@
 """Chapter 6, continued. Attention with a function of the scores
 
 A mask, a bias, a softcap, dropout: many variants of attention apply a function f to the scores before the softmax, or a
-function g to the weights after it. Here the caller brings these functions, as ops: score_mod = (f, f_backward) and
+function g to the weights after it. Here the caller passes these functions, as ops: score_mod = (f, f_backward) and
 prob_mod = (g, g_backward).
 
 The forward is the left column from the bottom to the top, and the backward is the right column from the top to the
-bottom. The two new lines call the backward of the caller, with the cache of the caller's forward:
+bottom. The lines with f and g call the backward of the caller, with the cache of the caller's forward:
 
     y = used v                       dused = dy v^T                           dv = used^T dy
     used = g(weights)                dweights = g_backward(dused, cache of g)
@@ -14,11 +14,11 @@ bottom. The two new lines call the backward of the caller, with the cache of the
     scores = scale q k^T             dq = scale dscores k                     dk = scale dscores^T q
 
 Three things that are easy to get wrong. dv uses the weights after g, but the line of the softmax uses the weights
-before g. The rows of g(weights) need not sum to one. A mask is the function that writes -inf at hidden pairs: its
-backward returns 0 there, because f does not depend on the hidden scores.
+before g. The rows of g(weights) need not sum to one. A mask is a function f that writes -inf at hidden pairs: the
+weights there are 0, so dmodified is 0 too, and f_backward may return dmodified unchanged.
 
 In PyTorch's FlexAttention, f computes one score from its indices, and a compiler turns f into a fast program. Here f
-gets all scores, (..., H_q, T_q, T_k), and finds the indices in the shape.
+gets all scores, (..., H_q, T_q, T_k), and computes the indices from the shape.
 """
 
 import math
@@ -59,7 +59,7 @@ def flex_attention(
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
     f and g: (..., H_q, T_q, T_k) -> the same shape, in the same dtype; H_kv may be a divisor of H_q, as in Chapter 6.
 
-    Raises: ValueError when shapes do not fit; TypeError for dtypes that differ, or a modifier that is no pair.
+    Raises: ValueError when shapes do not fit; TypeError for dtypes that differ, or a modifier that is not a pair.
 
     Source: Dong et al., Flex Attention (2024); prob_mod: the operator FlexAttention of the ONNX standard.
 

@@ -16,9 +16,8 @@ position t:
 
     y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
 
-Let R(a) be the matrix that turns a pair by the angle a. Then R(a)^T R(b) = R(b - a): the score of query t with key s
-depends on s - t only. By Chapter 1 the gradient of y = R x is dx = R^T dy, and the transpose of a turn is the turn
-back:
+Let R(a) be the matrix that turns a pair by the angle a. Then R(a)^T R(b) = R(b - a): the score of query t with key j
+depends on j - t only. By Chapter 1 the gradient of y = R x is dx = R^T dy, and R^T turns back:
 
     dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
 
@@ -30,14 +29,14 @@ A model with the wrong pairing raises no error, and its vectors keep their norms
 With n < d_k / 2 frequencies, only the first 2 n columns form pairs and turn. The other columns pass unchanged, and so
 do their gradients: these columns can compare contents at any distance.
 
-Longer texts. In a text of L tokens, pair i makes L f_i / (2 pi) turns. A slow pair makes less than one turn, so after
-position L its angles are new to a model trained on such texts. For texts of s L tokens, we lower the frequencies:
+Longer texts. In training texts of L tokens, pair i makes L f_i / (2 pi) turns. A slow pair makes less than one turn, so
+after position L its angles are new to the model. For texts of s L tokens, we lower the frequencies:
 
     f_i' = k_i f_i + (1 - k_i) f_i / s          k_i is the share of f_i that remains
 
-"linear": k_i = 0, so position s t has the angles of position t, but the fast pairs tell neighbours apart less well.
-"llama3": k_i grows linearly with the number of turns, from 0 at a lower limit to 1 at an upper limit. "yarn": k_i falls
-linearly with i, from 1 at the pair that makes 32 turns to 0 at the pair that makes one turn. "ntk": a larger base,
+"linear": k_i = 0, so position s t has the angles of position t, but the angles of neighbours differ less. "llama3": k_i
+grows linearly with the number of turns, from 0 at a lower limit to 1 at an upper limit. "yarn": k_i falls linearly with
+i, from 1 at the pair that makes 32 turns to 0 at the pair that makes one turn. "ntk": a larger base, for n pairs
 f_i' = f_i s^(-i / (n - 1)): the first pair keeps its frequency, and the last pair gets f_i / s. YaRN also multiplies q
 and k by a number above 1 (`yarn_temperature`), because in longer texts a softmax spreads its weight over more keys.
 
@@ -202,8 +201,8 @@ def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, 
     Raises: ValueError for an odd width or an invalid scaling; TypeError for a scaling that is not a dict.
 
     Source: Su et al., RoFormer (2021), section 3.2.2; linear: Chen et al., Extending Context Window of Large Language
-    Models via Position Interpolation (2023); ntk and yarn: Peng et al., YaRN (2023), section 3, and the published code,
-    which lets k fall with i; llama3: the published code of Llama 3.1 (2024).
+    Models via Positional Interpolation (2023); ntk and yarn: Peng et al., YaRN (2023), section 3, and the published
+    code, which lets k fall with i; llama3: the published code of Llama 3.1 (2024).
 
     >>> rotary_frequencies(4, base=100.0), rotary_frequencies(4, 100.0, {"type": "ntk", "factor": 8.0})
     (array([1. , 0.1]), array([1.    , 0.0125]))
@@ -257,7 +256,7 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
 
     Raises: ValueError for fewer than one head.
 
-    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3 and its appendix on head counts.
+    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3; other numbers of heads: the published code.
 
     >>> alibi_slopes(4).tolist()
     [0.25, 0.0625, 0.015625, 0.00390625]

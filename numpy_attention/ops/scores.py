@@ -7,7 +7,7 @@ Three small functions that many models since 2023 add to attention. Each one lim
 
     y = cap tanh(x / cap)        dx = dy / cosh^2(x / cap), since tanh' = 1 - tanh^2 = 1 / cosh^2
 
-Near cap the form 1 - tanh^2 subtracts two almost equal numbers; 1 / cosh^2 loses no digits.
+For large x, 1 - tanh^2 subtracts two almost equal numbers; 1 / cosh^2 loses no digits.
 
 **Sink.** The weights of a query sum to one, so a head must always attend, even if no key is useful. A sink is one more
 column of scores. The column takes weight but has no value, so it adds nothing to the output. Each head learns one
@@ -15,15 +15,16 @@ number s, the score of its sink for every query:
 
     weights_j = exp(x_j) / Z        p = exp(s) / Z        Z = exp(s) + sum_k exp(x_k)
 
-The weights now sum to 1 - p, and a large s turns the head off. The backward is Chapter 3 for the longer row. The price
-of p is 0, because p is not used. So the average price of the row is a sum over the keys only:
+The weights now sum to 1 - p, and a large s turns the head off. The backward is Chapter 3 for the longer row. The output
+does not use p, so the price of p (Chapter 3: its gradient) is 0. So the average price is a sum over the keys only:
 
     average = sum_j dweights_j weights_j + 0 p
     dx_j = weights_j (dweights_j - average)        ds = p (0 - average), summed over all queries of the head
 
 Three things that are easy to get wrong. The minus of ds: a positive average price means that more weight raises the
-loss, so a larger s lowers the loss. The weights: the backward needs those that sum to 1 - p. The sum: s is used by
-every query of every sequence. If all keys of a query are hidden, its weights and its average are 0, so ds gets nothing.
+loss, so a larger s lowers the loss. The weights: the backward needs the weights that sum to 1 - p. The sum: every query
+of every sequence uses s. If all keys of a query are hidden, its weights and average are 0, so this query adds nothing
+to ds.
 
 **Gate.** The gate multiplies the output of a head by numbers between 0 and 1, one for each head or each element:
 

@@ -1,16 +1,17 @@
 """Chapter 43. The recurrence in chunks
 
-Chapter 42 takes one token at a time. Its products are small, so it is slow. This chapter computes the same function for
-C tokens, a **chunk**, at once. Inside a chunk it compares all pairs of tokens, as Chapter 6 does; the state passes
-everything else from chunk to chunk. So the work grows with T C, not with T^2, nearly all of it is in large matrix
-products, and only one state is stored for each chunk.
+Chapter 42 takes one token at a time. Its matrix products are small, so the code is slow. This chapter computes the same
+function for C tokens, a **chunk**, at once. Inside a chunk it compares all pairs of tokens, as Chapter 6 does; the
+state connects the chunks. So the work grows with T C, not with T^2. Nearly all work is in large matrix products, and
+only one state is stored for each chunk.
 
-Count the tokens of a chunk from 1 to C. S is the state before token 1, and G_i = decay_1 + ... + decay_i. What a token
-writes, k_j^T new_j, decays until token i by exp(G_i - G_j). So the state after token i is
+Count the tokens of a chunk from 1 to C. S is the state before token 1, and G_i = decay_1 + ... + decay_i. Token j
+writes k_j^T new_j. Until token i, the decays multiply this by exp(G_i - G_j). So the state after token i is
 
     S_i = exp(G_i) S + sum_{j <= i} exp(G_i - G_j) k_j^T new_j
 
-Multiply by q_i, and by k_i for the delta rule. A token reads the old value of its key before it writes, so j < i there:
+Multiplied by q_i, this gives y_i. Multiplied by k_i, it gives the old value of the delta rule; a token reads the old
+value before it writes, so the sum of old has only the terms with j < i:
 
     y   = scale (exp(G) q S + B new)        B_ij = exp(G_i - G_j) q_i . k_j    for j <= i, otherwise 0
     old = exp(G) k S + A new                A_ij = exp(G_i - G_j) k_i . k_j    for j < i, otherwise 0
@@ -18,22 +19,25 @@ Multiply by q_i, and by k_i for the delta rule. A token reads the old value of i
     S_C = exp(G_C) S + (exp(G_C - G) k)^T new
 
 Now new is on both sides: new = beta (v - exp(G) k S) - beta A new. The matrix M = I + beta A has ones on its diagonal
-and zeros above it, so it has an inverse, and new = M^-1 beta (v - exp(G) k S). This is the **WY form** of a product of
-matrices I - beta k^T k. With one chunk, no state and no delta rule, y = scale B v: Chapter 6 without its softmax.
+and zeros above it, so it has an inverse, and new = M^-1 beta (v - exp(G) k S). This way to compute a product of many
+matrices I - beta k^T k is called the **WY form**. With one chunk, a state of zeros, no decay and no delta rule,
+y = scale B v: Chapter 6 without its softmax.
 
 Backward: the lines from the last to the first, as in Chapter 42. new is used in y, in S_C, and in old of later tokens.
 So dnew = (parts from y and S_C) + A^T dold with dold = -beta dnew, and therefore dnew = M^-T (parts from y and S_C).
 
-The decays need no products. q_i occurs only as exp(G_i) q_i. So does k_i where token i reads; where token j writes, k_j
-occurs only as exp(-G_j) k_j. If a row x occurs only as exp(G) x, then dG = x . dx. Therefore
+The gradients of the decays need no more matrix products. q_i occurs only as exp(G_i) q_i. A key that reads occurs only
+as exp(G_i) k_i, and a key that writes only as exp(-G_j) k_j. If a row x occurs only as exp(G) x, then dG = x . dx.
+Therefore
 
     dG_i = q_i . dq_i + k_i . dk_i (reading) - k_i . dk_i (writing)        dG_C += rowsum(dS_C * S_C)
 
-because exp(G_C) is a factor of all terms of S_C. Each decay is a term of all later G: ddecay_i = dG_i + ... + dG_C.
+because exp(G_C) is a factor of all terms of S_C. decay_i is a term of G_i and of all later G:
+ddecay_i = dG_i + ... + dG_C.
 
 Two things that are easy to get wrong. exp(G_i) exp(-G_j) overflows if the decays are strong; only exp(G_i - G_j) with
 j <= i is safe. The code even sums the decays between j and i, because the difference of two large sums has few correct
-digits. And dS must go from each chunk to the chunk before; a test with one chunk does not notice if it is lost.
+digits. And dS must go from each chunk to the chunk before; a test with one chunk does not find this mistake.
 """
 
 import math

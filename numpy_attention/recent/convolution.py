@@ -3,8 +3,8 @@
 A token of Chapter 42 writes one key and one value into the state, and both come from this token alone. But to continue
 "a b ... a" with "b", the model must store the value b with the key a, and a is the token before b. So many models with
 such a state first mix each key, query and value with those of the few tokens before. A **causal convolution** does this
-for each column (channel) separately, with n weights for each channel; n is often 4. In front of x it puts n - 1 rows:
-zeros, or the last n - 1 inputs of the text before, the **state**:
+for each column (channel) separately, with n weights for each channel; n is often 4. First it puts n - 1 rows in front
+of x, the **state**: zeros, or the last n - 1 inputs of the call before:
 
     padded = [state, x]                   (n - 1 + T, C)
     y_t = b + sum_j w_j padded_{t+j}      j = 0 ... n - 1; w_{n-1} belongs to x_t
@@ -14,7 +14,7 @@ Backward: the sum has one product for each j, and both factors need a gradient:
 
     dpadded_{t+j} += w_j dy_t        dw_j = sum_t dy_t padded_{t+j}        db = sum_t dy_t
 
-and the rows of dpadded are dstate and dx, in this order.
+The first n - 1 rows of dpadded are dstate, the other rows are dx.
 
 Three things that are easy to get wrong. The output looks back, so the gradient looks ahead: dx_t is a sum over dy_t to
 dy_{t+n-1}. The last rows of padded are used twice, in y and in state_end: if the next call returns a gradient for its

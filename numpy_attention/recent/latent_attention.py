@@ -1,23 +1,23 @@
 """Chapter 45. Latent attention: keys and values in little memory
 
-To generate a token, a model reads the keys and values of all earlier tokens. The KV cache (Chapter 17, appendix) stores
-2 H d_k numbers for each token and layer. Latent attention stores one short vector c, the **latent**, from which every
-head computes its own keys and values:
+To generate a token, a model reads the keys and values of all earlier tokens. For H heads of width d_k, the KV cache
+(Chapter 17, appendix) stores 2 H d_k numbers for each token and layer. Latent attention stores one short vector c, the
+**latent**, from which every head computes its own keys and values:
 
     c      = rms_norm(x w_dkv)       (B, T, r)               r is far below 2 H d_k
     k_nope = split_heads(c w_uk)     (B, H, T, d_nope)       the part of the key without positions
     v      = split_heads(c w_uv)     (B, H, T, d_v)
 
-The absorbed form. Generation does not compute these keys and values, because a product of matrices can be computed in
-any order. For one head, with its columns of w_uk and w_uv:
+The absorbed form. Generation does not compute these keys and values, because (A B) C = A (B C). For one head, with its
+columns of w_uk and w_uv:
 
-    q (c w_uk)^T = (q w_uk^T) c^T           each new query goes through w_uk
-    weights (c w_uv) = (weights c) w_uv     the latents are averaged, then the average goes through w_uv
+    q (c w_uk)^T = (q w_uk^T) c^T           each new query is multiplied by w_uk^T
+    weights (c w_uv) = (weights c) w_uv     the latents are averaged, then the average is multiplied by w_uv
 
 So c is the key and the value of all heads, as in multi-query attention (grouped heads with H_kv = 1).
 
-Positions. A rotation R of the query (Chapter 8) depends on the distance to the key, so each key would need another
-q R w_uk^T. So the key has a second part, which is rotated. It comes directly from x, and all heads share it:
+Positions. A rotation R of the query (Chapter 8) depends on the distance to the key, so q R w_uk^T would be another
+product for each key. So the key has a second part, which is rotated. It comes directly from x, and all heads share it:
 
     k_rope = rotary(last columns of x w_dkv)                          (B, 1, T, d_rope)
     scores = (q_nope k_nope^T + q_rope k_rope^T) / sqrt(d_nope + d_rope)
@@ -28,7 +28,7 @@ c_q = rms_norm(x w_dq), which saves parameters.
 Backward. Three arrays are used more than once, so their gradients are sums: keys and values use c, all heads use
 k_rope, and queries and latents use x:
 
-    dc = dk_nope w_uk^T + dv w_uv^T          dk_rope = sum of dk over the heads          dx = dx_kv + dx_q
+    dc = dk_nope w_uk^T + dv w_uv^T          dk_rope = sum over the heads          dx = dx_kv + dx_q
 """
 
 import math

@@ -1,16 +1,16 @@
 """Chapter 42. Attention as a recurrence
 
-In Chapter 6 a new token is compared with all earlier keys, so each token costs more than the token before it. Leave out
-the softmax, and the causal sum can be computed in another order. With rows q, k and v:
+In Chapter 6 a new token is compared with all earlier keys, so each token costs more than the token before it. Without
+the softmax, the causal sum can be computed in another order. With rows q, k and v:
 
     y_t = sum_{s <= t} (q_t . k_s) v_s = q_t S_t        S_t = sum_{s <= t} k_s^T v_s = S_{t-1} + k_t^T v_t
 
-S is the **state**, a matrix (d_k, d_v). It does not grow with the text, and every token costs the same: it writes one
-outer product into the state, and its query reads from the state. But a plain sum never forgets. The keys are not
-orthogonal, so after many tokens an answer contains parts of many values. Two additions make room. Decay (the gated
-rule) multiplies row i of the state by exp(decay_i), a number from 0 to 1. With the delta rule, a token first reads the
-old value of its key, and writes beta (v - old), a step of gradient descent on |k S - v|^2 / 2. With beta = 1 and a key
-of length 1, the new value replaces the old value. All lines of one token:
+S is the **state**, a matrix (d_k, d_v). The state does not grow with the text, and every token costs the same: the
+token writes one outer product into the state, and its query reads from the state. But a plain sum never forgets. The
+keys are not orthogonal, so after many tokens an answer contains parts of many values. Two additions remove old values.
+Decay (the gated rule) multiplies row i of the state by exp(decay_i), a number from 0 to 1. With the delta rule, a token
+first reads the old value of its key, and writes beta (v - old), a step of gradient descent on |k S - v|^2 / 2. With
+beta = 1 and a key of length 1, the new value replaces the old value. All lines of one token:
 
     kept = exp(decay) S         without decay: kept = S
     old  = k kept
@@ -68,7 +68,8 @@ def linear_attention(
     decay broadcastable to (..., H_kv, T, d_k), beta to (..., H_kv, T, 1); state (..., H_kv, d_k, d_v), zeros if None.
     As in Chapter 6, H_kv may be a divisor of H_q. `cache.state` is the state after the last token.
 
-    Units: decay in nats, at most 0. For float16 inputs the state is float32.
+    Units: decay in nats, at most 0 (up to 1 is accepted, for numerical derivatives). For float16 inputs the state is
+    float32.
 
     Raises: ValueError when shapes do not fit, for no tokens or a decay above 1; TypeError for dtypes that differ.
 
