@@ -23,8 +23,7 @@ does not use p, so the price of p (Chapter 3: its gradient) is 0. So the average
 
 Three things that are easy to get wrong. The minus of ds: a positive average price means that more weight raises the
 loss, so a larger s lowers the loss. The weights: the backward needs the weights that sum to 1 - p. The sum: every query
-of every sequence uses s. If all keys of a query are hidden, its weights and average are 0, so this query adds nothing
-to ds.
+of every sequence uses s. If all keys of a query are hidden, its weights and average are 0, so it adds nothing to ds.
 
 **Gate.** The gate multiplies the output of a head by numbers between 0 and 1, one for each head or each element:
 

@@ -19,21 +19,19 @@ value before it writes, so the sum of old has only the terms with j < i:
     S_C = exp(G_C) S + (exp(G_C - G) k)^T new
 
 Now new is on both sides: new = beta (v - exp(G) k S) - beta A new. The matrix M = I + beta A has ones on its diagonal
-and zeros above it, so it has an inverse, and new = M^-1 beta (v - exp(G) k S). This way to compute a product of many
-matrices I - beta k^T k is called the **WY form**. With one chunk, a state of zeros, no decay and no delta rule,
-y = scale B v: Chapter 6 without its softmax.
+and zeros above it, so it has an inverse, and new = M^-1 beta (v - exp(G) k S). This way to multiply many matrices
+I - beta k^T k is called the **WY form**. Without state, decay and delta rule, one chunk is y = scale B v: Chapter 6
+without its softmax.
 
 Backward: the lines from the last to the first, as in Chapter 42. new is used in y, in S_C, and in old of later tokens.
 So dnew = (parts from y and S_C) + A^T dold with dold = -beta dnew, and therefore dnew = M^-T (parts from y and S_C).
 
-The gradients of the decays need no more matrix products. q_i occurs only as exp(G_i) q_i. A key that reads occurs only
-as exp(G_i) k_i, and a key that writes only as exp(-G_j) k_j. If a row x occurs only as exp(G) x, then dG = x . dx.
-Therefore
+The gradients of the decays need no matrix product. q_i occurs only as exp(G_i) q_i. A key that reads occurs only as
+exp(G_i) k_i, and a key that writes only as exp(-G_j) k_j. If a row x occurs only as exp(G) x, then dG = x . dx. So
 
     dG_i = q_i . dq_i + k_i . dk_i (reading) - k_i . dk_i (writing)        dG_C += rowsum(dS_C * S_C)
 
-because exp(G_C) is a factor of all terms of S_C. decay_i is a term of G_i and of all later G:
-ddecay_i = dG_i + ... + dG_C.
+because exp(G_C) is a factor of all terms of S_C. decay_i is a term of G_i, ..., G_C: ddecay_i = dG_i + ... + dG_C.
 
 Two things that are easy to get wrong. exp(G_i) exp(-G_j) overflows if the decays are strong; only exp(G_i - G_j) with
 j <= i is safe. The code even sums the decays between j and i, because the difference of two large sums has few correct
