@@ -122,7 +122,7 @@ def sink_gradient(dweights: np.ndarray, weights: np.ndarray, sink_weight: np.nda
     Shapes: dweights, weights (..., H, T_q, T_k), sink_weight (..., H, T_q, 1) -> dsink (H,)
     """
     average = dot_in_rows(wide(dweights), wide(weights))  # (..., H, T_q, 1)
-    return sum_to_heads(-sink_weight * average).astype(weights.dtype)
+    return sum_to_shape(-sink_weight * average, (weights.shape[-3], 1, 1)).reshape(-1).astype(weights.dtype)
 
 
 def sigmoid_gate(x: np.ndarray, gate: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -167,14 +167,6 @@ def check_sink(op: str, sink: np.ndarray, scores: np.ndarray, name: str) -> None
     if scores.ndim < 3 or sink.shape != scores.shape[-3:-2]:
         fix = "with a single head add an axis: q[None]" if scores.ndim < 3 else ""
         raise shape_error(op, "sink", f"(H,), one number for each head of {name} {scores.shape}", sink.shape, fix)
-
-
-def sum_to_heads(x: np.ndarray) -> np.ndarray:
-    """Sum over the queries and the leading axes: the gradient of one number for each head.
-
-    Shapes: x (..., H, T_q, 1) -> (H,)
-    """
-    return sum_to_shape(x, (x.shape[-3], 1, 1))[:, 0, 0]
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

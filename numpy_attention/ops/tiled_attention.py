@@ -53,8 +53,8 @@ from numpy_attention.errors import dtype_error, require_cotangent, require_float
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
-from numpy_attention.ops.scores import softcap_backward, sum_to_heads
-from numpy_attention.ops.sums import dot_in_rows, sum_in_rows
+from numpy_attention.ops.scores import softcap_backward
+from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_to_shape
 from numpy_attention.ops.tiles import Band, Pairs, TileDropout, TileSize, head_tiles, key_tiles, query_tiles, tile_size
 from numpy_attention.threads import share
 
@@ -212,7 +212,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
         return gradients
     # w, p = softmax([s, sink])
     p = np.exp(sink[:, None, None] - L.reshape(*q.shape[:-1], 1))  # (..., H_q, T_q, 1)
-    return *gradients, sum_to_heads(-p * D.reshape(p.shape))
+    return *gradients, sum_to_shape(-p * D.reshape(p.shape), (len(sink), 1, 1)).reshape(-1)
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:

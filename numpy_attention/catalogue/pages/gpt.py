@@ -92,17 +92,15 @@ def trial_of_blocks(config: Callable[..., GPTConfig], seed: int) -> None:
     made = config(5, 8, 4, 2, 9, positions="rotary", window=window, global_every=n, nope_every=m, local_rotary_base=9.0)
     for i in range(1, 10):
         base = None if i % m == 0 else 9.0 if i % n else made.rotary_base
-        expected, got = (window if i % n else None, base), made.attention_of(i - 1).get("rotary_base")
-        assert (made.window_of(i - 1), got) == expected, (
-            f"block {i} of 9 must have window {expected[0]} and base {base}, got {made.window_of(i - 1)} and {got}: "
-            f"each block of {n} is global, and each block of {m} has no positions"
-        )
+        expected = window if i % n else None, base
+        got = made.window_of(i - 1), made.attention_of(i - 1).get("rotary_base")
+        assert got == expected, f"block {i} of 9 must have the window and the base of rotary {expected}, got {got}"
 
 
 TRIALS = {"GPTConfig": (GPTConfig, trial_of_blocks)}
 
 
-@stands_in_for("GPTConfig", diagnosis="block 1 of 9 must have window")
+@stands_in_for("GPTConfig", diagnosis="block 1 of 9 must have the window")
 class GlobalBlockFirst(GPTConfig):
     """Each group of blocks begins with its global block, because the count of the blocks starts at 0.
 
@@ -113,7 +111,7 @@ class GlobalBlockFirst(GPTConfig):
         return super().window_of(block - 1)
 
 
-@stands_in_for("GPTConfig", diagnosis="and base 10000.0, got None and 9.0")
+@stands_in_for("GPTConfig", diagnosis="10000.0), got (None, 9.0)")
 class LocalBaseInEveryBlock(GPTConfig):
     """Global blocks have the base of local blocks, so distant positions get the same angles again and again.
 
@@ -125,7 +123,7 @@ class LocalBaseInEveryBlock(GPTConfig):
         return options | {"rotary_base": self.local_rotary_base} if "rotary_base" in options else options
 
 
-@stands_in_for("GPTConfig", diagnosis="and base None, got")
+@stands_in_for("GPTConfig", diagnosis="None), got")
 class PositionsInEveryBlock(GPTConfig):
     """The option `nope_every` is read, but every block still rotates its queries and keys.
 

@@ -244,6 +244,16 @@ def gammas_left_out_of_dq_and_dk(dscores: Array, cache: Any) -> Any:
     return qk_norm_backward(dscores, (q_n, k_n, scale, of_q._replace(gamma=ones), of_k._replace(gamma=ones)))
 
 
+@backward_of("qk_norm")
+def products_without_the_gammas(dscores: Array, cache: Any) -> Any:
+    """scores = scale q_n k_n^T, but the backward multiplies dscores by x_hat of q and k, without their gammas.
+
+    Hides: right while every gamma is 1, as at the start of training.
+    """
+    _, _, scale, of_q, of_k = cache
+    return qk_norm_backward(dscores, (of_q.x_hat, of_k.x_hat, scale, of_q, of_k))
+
+
 def _attention(cls: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
     return cls(width(sizes), sizes["H"], rng, dtype=dtype)
 
