@@ -65,8 +65,8 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
     """
     require_float("softcap", x=x)
     cap = require_number("softcap", "cap", cap, above=0, fix="None turns the option of attention off")
-    x_cap = wide(x) / cap
-    with np.errstate(over="ignore"):  # cosh(1000) overflows to inf; 1 / inf = 0 is correct
+    with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so does x / 1e-320; 1 / inf = 0 is correct
+        x_cap = wide(x) / cap
         slope = 1.0 / np.cosh(x_cap) ** 2
     return (cap * np.tanh(x_cap)).astype(x.dtype), slope.astype(x.dtype)
 

@@ -20,6 +20,9 @@ def test_softcap_keeps_small_scores_and_bounds_large_ones() -> None:
     y, cache = na.softcap(x, 50.0)
     np.testing.assert_allclose(y, [-50.0, -1e-3, 0.0, 1e-3, 50.0, 50.0], rtol=1e-9)
     np.testing.assert_allclose(na.softcap_backward(np.ones(6), cache), [0, 1, 1, 1, 0, 0], atol=1e-9)
+    y, cache = na.softcap(np.array([-3.0, 0.0, 5.0]), 1e-320)  # x / cap overflows
+    np.testing.assert_array_equal(y, [-1e-320, 0.0, 1e-320])
+    np.testing.assert_array_equal(cache, [0.0, 1.0, 0.0])
 
 
 def test_sink_is_one_more_column_of_an_ordinary_softmax(rng: np.random.Generator) -> None:
