@@ -26,7 +26,7 @@ kernelspec:
 ---
 """
 
-SLOW = (11, 12, 13, 14, 15, 16, 19, 20, 21)  # these train or measure for up to half a minute; the site runs them, too
+SLOW = (11, 12, 13, 14, 15, 16, 18, 19, 20, 21, 22)  # up to half a minute each; the site runs them, too
 RUN = [pytest.param(path, marks=pytest.mark.slow) if int(path.name[:2]) in SLOW else path for path in TUTORIALS]
 each_tutorial = each(TUTORIALS, lambda path: path.stem)
 OF_REAL_MODELS = [path for path in TUTORIALS if "located(" in path.read_text("utf-8")]

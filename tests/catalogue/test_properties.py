@@ -43,7 +43,18 @@ def drive(entry: Entry, checks: tuple[properties.Property, ...], examples: int) 
     hold()
 
 
-@every_entry
+MODELS = ("GPT", "Seq2Seq", "TextEncoder", "SequenceClassifier", "forward_with")
+COMBINED = ("recomputed", "in tiles", "loss by", "low rank")  # a model with these and other options takes seconds
+
+
+def is_slow(entry: Entry) -> bool:
+    return entry.covers in MODELS and any(option in entry.name for option in COMBINED)
+
+
+@pytest.mark.parametrize("entry", [
+    pytest.param(entry, marks=pytest.mark.slow if is_slow(entry) else (), id=entry.name.replace(" ", "-"))
+    for entry in ENTRIES
+])
 def test_every_property_holds(entry: Entry) -> None:
     agrees_with_the_complex_step_to_twelve_digits(entry)
     drive(entry, ON_EACH_DRAW, 3)

@@ -38,6 +38,7 @@ def test_every_block_is_a_cell_or_runs_here() -> None:
     assert PAGE.read_text("utf-8").count("```python\n") == len(marked)
 
 
+@pytest.mark.slow
 def test_pytest_example_of_the_convolution_runs(tmp_path: Path) -> None:
     (conv,) = (code for _, code in cells_of(PAGE) if code.startswith("# conv.py\n"))
     (test,) = blocks("file: test_conv.py")
