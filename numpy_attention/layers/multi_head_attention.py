@@ -63,7 +63,7 @@ from numpy_attention.ops.attention import (
 from numpy_attention.ops.heads import HeadsCache, concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward, rotary_frequencies, yarn_temperature
-from numpy_attention.ops.scores import sigmoid_gate, sigmoid_gate_backward
+from numpy_attention.ops.scores import CAPS, sigmoid_gate, sigmoid_gate_backward
 from numpy_attention.ops.tiled_attention import (
     TiledAttentionCache,
     tiled_attention,
@@ -170,7 +170,7 @@ class MultiHeadAttention(Layer):
         if rotary_scaling and rotary_scaling.get("rope_type", rotary_scaling.get("type")) == "yarn":
             usual = 1.0 / math.sqrt(d_k) if self.scale is None else self.scale
             self.scale = usual * yarn_temperature(rotary_scaling["factor"]) ** 2  # one factor for q, one for k
-        self.softcap = None if softcap is None else require_number(op, "softcap", softcap, above=0)
+        self.softcap = None if softcap is None else require_number(op, "softcap", softcap, **CAPS)
         self.sink = np.zeros(num_heads, dtype) if sink else None
         gates = num_heads * (d_v if output_gate == "element" else 1)
         self.w_gate: Matrix | None = normal(rng, (d_model, gates), spread, dtype) if output_gate else None
@@ -274,13 +274,13 @@ class MultiHeadAttention(Layer):
         dv = split_heads_backward(dv, keys_values.heads_v)  # (B, T_k, H_kv d_v)
         dsource, grads["w_v"], grads["b_v"] = project_backward(dv, self.w_v, keys_values.linear_v)  # (B, T_k, d_model)
         # k = rotary(split_heads(norm(source @ w_k + b_k)))
-        dk = self._rotate_back(dk, keys_values.rotary_k)
+        dk = dk if keys_values.rotary_k is None else rotary_backward(dk, keys_values.rotary_k)
         dk = split_heads_backward(dk, keys_values.heads_k)  # (B, T_k, H_kv d_k)
         dk, grads["norm_k"] = _normalize_backward(dk, self.norm_k, keys_values.norm_k)
         dsource_k, grads["w_k"], grads["b_k"] = project_backward(dk, self.w_k, keys_values.linear_k)
         dsource += dsource_k
         # q = rotary(split_heads(norm(x @ w_q + b_q)))
-        dq = self._rotate_back(dq, cache.rotary_q)
+        dq = dq if cache.rotary_q is None else rotary_backward(dq, cache.rotary_q)
         dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
         dq, grads["norm_q"] = _normalize_backward(dq, self.norm_q, cache.norm_q)
         dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
@@ -313,9 +313,6 @@ class MultiHeadAttention(Layer):
         width = x.shape[-1] if self.rotary_width is None else self.rotary_width
         frequencies = rotary_frequencies(width, self.rotary_base, self.rotary_scaling)  # (width / 2,)
         return rotary(x, positions, pairing=self.rotary_pairing, frequencies=frequencies)
-
-    def _rotate_back(self, dx: np.ndarray, cache: RotaryCache | None) -> np.ndarray:
-        return dx if cache is None else rotary_backward(dx, cache)
 
 
 def _normalize(x: np.ndarray, norm: RMSNorm | None) -> tuple[np.ndarray, NormCache | None]:

@@ -19,6 +19,7 @@ from typing import Any
 from numpy_attention.layers.feed_forward import GATED
 from numpy_attention.layers.multi_head_attention import OUTPUT_GATES, QK_NORMS, check_rotary
 from numpy_attention.models.config import ModelConfig
+from numpy_attention.ops.scores import CAPS
 
 POSITIONS = ("learned", "rotary", "alibi", "sinusoidal")
 
@@ -73,9 +74,10 @@ class GPTConfig(ModelConfig):
         self.check(positions=POSITIONS, qk_norm=(None, *QK_NORMS), output_gate=(None, *OUTPUT_GATES))
         if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
             raise self.wrong("num_heads", "a multiple of num_kv_heads", f"{self.num_heads} and {self.num_kv_heads}")
-        for name in ("rotary_base", "local_rotary_base", "softcap", "attention_scale"):
+        for name in ("rotary_base", "local_rotary_base", "attention_scale"):
             self.require(name, above=0)
         self.require("norm_eps", above=0, below=1)
+        self.require("softcap", **CAPS)
         base = self.rotary_base if self.positions == "rotary" else None
         if base is not None and self.d_k is None and self.rotary_width is None and self.head_width() % 2:
             got = f"{self.d_model} / {self.num_heads}"

@@ -54,7 +54,7 @@ from numpy_attention.errors import (
 )
 from numpy_attention.ops.dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
-from numpy_attention.ops.scores import check_sink, sink_gradient, softcap_backward, softmax_with_sink
+from numpy_attention.ops.scores import CAPS, check_sink, sink_gradient, softcap_backward, softmax_with_sink
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import sum_to_shape
@@ -199,7 +199,7 @@ def check_attention_arguments(
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     if softcap is not None:
-        require_number(op, "softcap", softcap, above=0, fix="None turns softcap off")
+        require_number(op, "softcap", softcap, **CAPS, fix="None turns softcap off")
     d_k = q.shape[-1]
     if k.ndim != q.ndim or k.shape[-1] != d_k:
         transposed = k.ndim == q.ndim and k.shape[-2] == d_k

@@ -32,13 +32,15 @@ of every sequence uses s. If all keys of a query are hidden, its weights and ave
 If the gate is repeated along an axis of x, dgate is summed over this axis.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import broadcasts_to, require_cotangent, require_float, require_number, shape_error
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import dot_in_rows, sum_to_shape, wide
+
+CAPS: dict[str, Any] = {"at_least": 1e-30, "at_most": 1e30}  # other caps are 0 or inf in float32
 
 
 class SinkCache(NamedTuple):
@@ -55,7 +57,7 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
 
     Shapes: x of any shape -> y of the same shape
 
-    Raises: ValueError for a cap that is not above 0; TypeError when x is not an array of floats.
+    Raises: ValueError for a cap below 1e-30 or above 1e30; TypeError when x is not an array of floats.
 
     Source: Bello, Pham, Le, Norouzi, Bengio, Neural Combinatorial Optimization with Reinforcement Learning (2016);
     in every layer of a language model: Gemma Team, Gemma 2 (2024), section 2.
@@ -64,8 +66,8 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
     array([-50.  ,   1.  ,  41.68])
     """
     require_float("softcap", x=x)
-    cap = require_number("softcap", "cap", cap, above=0, fix="None turns the option of attention off")
-    with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so does x / 1e-320; 1 / inf = 0 is correct
+    cap = require_number("softcap", "cap", cap, **CAPS, fix="None turns the option of attention off")
+    with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so may x / cap; 1 / inf = 0 is correct
         x_cap = wide(x) / cap
         slope = 1.0 / np.cosh(x_cap) ** 2
     return (cap * np.tanh(x_cap)).astype(x.dtype), slope.astype(x.dtype)

@@ -100,8 +100,7 @@ def chunked_linear_attention_backward(
     q, k, v, decay, beta, _ = grouped(*cache.inputs)
     grads: list[Any] = [None if x is None else np.zeros_like(x) for x in (q, k, v, decay, beta)]
     dq, dk, dv, ddecay, dbeta = grads
-    chunks = list(zip(_chunks(k.shape[-2], cache.chunk_size), cache.states, cache.states[1:]))
-    for at, S, S_end in reversed(chunks):
+    for at, S, S_end in reversed(list(zip(_chunks(k.shape[-2], cache.chunk_size), cache.states, cache.states[1:]))):
         here = _chunk(at, q, k, v, decay, beta, S)
         q_read, k_write, kept, B, new, k_read, A, inverse, from_start, to_end, shares = here
         q_c, k_c, dy_c, dS_end = q[..., at, :], k[..., at, :], cache.scale * dy[..., at, :], dS

@@ -147,7 +147,7 @@ def test_yarn_multiplies_queries_and_keys_by_its_temperature():
     [
         ({"qk_norm": "heads"}, "qk_norm must be one of None, head, all, got 'heads'"),
         ({"output_gate": "all"}, "output_gate must be one of None, head, element"),
-        ({"softcap": -1.0}, "softcap must be above 0"),
+        ({"softcap": -1.0}, r"softcap must be in \[1e-30, 1e\+30\]"),
         ({"rotary_width": 2}, "rotary_width must be None without rotary positions, got 2"),
         ({"rotary_base": 10.0, "rotary_width": 3}, "rotary_width must be even, got 3"),
         ({"rotary_base": 10.0, "rotary_scaling": {"type": "none", "factor": 2.0}}, "must be one of"),

@@ -197,7 +197,7 @@ def test_effects_of_heads_refuse_branch_norms(rng: np.random.Generator) -> None:
         ({"qk_norm": "heads"}, "qk_norm must be one of None, head, all, got 'heads'"),
         ({"qk_norm": "None"}, "qk_norm must be one of None, head, all"),
         ({"output_gate": True}, "output_gate must be one of None, head, element, got True"),
-        ({"softcap": 0.0}, "softcap must be above 0"),
+        ({"softcap": 0.0}, r"softcap must be in \[1e-30, 1e\+30\]"),
         ({"global_every": 2}, "global_every must be None without a window, got 2"),
         ({"local_rotary_base": 10.0}, "local_rotary_base must be None without rotary positions and a window"),
         ({"positions": "alibi", "nope_every": 2}, "nope_every must be None without rotary positions, got 2"),

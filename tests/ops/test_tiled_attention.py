@@ -246,7 +246,7 @@ def test_refuses_invalid_options_by_name() -> None:
         ({"window": 2}, "ahead must be a number with a window, got None; how many later keys does a query see"),
         ({"window": 2, "ahead": -1}, "ahead must be at least 0, got -1"),
         ({"ahead": 1, "causal": True}, "ahead must be 0 or None with causal=True, got 1"),
-        ({"softcap": 0.0}, "softcap must be above 0 and finite, got 0.0"),
+        ({"softcap": 0.0}, r"softcap must be in \[1e-30, 1e\+30\], got 0.0"),
         ({"sink": np.ones(3)}, r"sink must be \(H,\), one number for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1.0"),

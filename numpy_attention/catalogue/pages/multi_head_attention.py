@@ -17,7 +17,7 @@ from numpy_attention.layers.multi_head_attention import MultiHeadAttention, atte
 from numpy_attention.ops.heads import concat_heads_backward, split_heads_backward
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.ops.normalization import rms_norm, rms_norm_backward
-from numpy_attention.ops.positions import alibi_bias, alibi_slopes
+from numpy_attention.ops.positions import alibi_bias, alibi_slopes, rotary_backward
 from numpy_attention.ops.tiles import Band
 
 CHAPTER = 17
@@ -154,7 +154,8 @@ def _projected(layer: MultiHeadAttention, dy: Array, cache: Any) -> list[Array]:
     kv = cache.keys_values
     dheads = concat_heads_backward(project_backward(dy, layer.w_o, cache.linear_o)[0], cache.heads_o)
     dq, dk, dv = attention_backward(dheads, cache.attention)[:3]
-    dq, dk = layer._rotate_back(dq, cache.rotary_q), layer._rotate_back(dk, kv.rotary_k)
+    of = (dq, cache.rotary_q), (dk, kv.rotary_k)
+    dq, dk = (d if turned is None else rotary_backward(d, turned) for d, turned in of)
     return [split_heads_backward(*one) for one in ((dq, cache.heads_q), (dk, kv.heads_k), (dv, kv.heads_v))]
 
 

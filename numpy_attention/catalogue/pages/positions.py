@@ -116,12 +116,10 @@ def pairs_of_the_whole_width(dy: Array, cache: Any) -> Any:
     Hides: right if all columns turn, and for the pairing "interleaved".
     """
     x, cos, sin, pairing = cache
-    n = cos.shape[-1]
-
-    def padded(turn: Array, value: int) -> Array:  # more pairs, which do not turn
-        return np.pad(turn, [(0, 0)] * (turn.ndim - 1) + [(0, x.shape[-1] // 2 - n)], constant_values=value)
-
-    dx, dcos, dsin = rotate_backward(dy, (x, padded(cos, 1), padded(sin, 0), pairing))
+    n, more = cos.shape[-1], x.shape[-1] // 2 - cos.shape[-1]  # more pairs, which do not turn
+    cos = np.concatenate([cos, np.ones_like(cos, shape=(*cos.shape[:-1], more))], axis=-1)
+    sin = np.concatenate([sin, np.zeros_like(sin, shape=(*sin.shape[:-1], more))], axis=-1)
+    dx, dcos, dsin = rotate_backward(dy, (x, cos, sin, pairing))
     return dx, dcos[..., :n], dsin[..., :n]
 
 
