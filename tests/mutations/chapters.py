@@ -124,7 +124,7 @@ def _property_fails(module: types.ModuleType, mutation: Mutation) -> str:
     entries = [
         replace(entry, op=getattr(module, entry.covers), op_backward=getattr(module, f"{entry.covers}_backward"))
         for entry in CATALOGUE.values()
-        if entry.build is None and hasattr(original, entry.covers) and _applies_to(mutation, entry, original)
+        if entry.build is None and is_defined_in(original, entry.covers) and _applies_to(mutation, entry, original)
     ]
     cheap_first = sorted(entries, key=lambda entry: len(entry.spec))
     for seed in (0, 1, 2):

@@ -46,6 +46,7 @@ OF_CHAPTERS = (
               "Without this shortcut for heads that share no keys, the reshape does not change the array."),
     Explained("ops/tiles.apply_band",
               ("columns.stop - 1 > nearest + last_ahead -> columns.stop - 1 >= nearest + last_ahead",
+               "nearest + last_ahead -> nearest - last_ahead", "nearest + last_ahead -> nearest",
                "columns.stop - 1 -> columns.stop + 1",
                "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
               "A shortcut for tiles that are completely in the past, where the mask hides nothing."),

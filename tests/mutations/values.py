@@ -1,6 +1,7 @@
 """Compares functions without a backward with plain formulas: masks, positions, the error function."""
 
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,17 @@ def _state_gradient(backward: Any) -> None:
     assert np.allclose(np.concatenate([dstate - dstate_0, dx - dx_0]), np.concatenate([np.zeros((2, 2)), d]))
 
 
+def _band(band: Any) -> None:
+    ahead = [made.last_ahead for made in (band(causal=True), band(window=3, ahead=2), band())]
+    assert ahead == [0, 2, sys.maxsize]
+
+
+def _grouped(grouped: Any) -> None:
+    """One token, one number: no entry of the catalogue draws such sizes."""
+    one = np.ones((1, 1))
+    assert [x.shape for x in grouped(one, one, one, None, None, None) if x is not None] == [(1, 1, 1)] * 4
+
+
 def _wide(wide: Any) -> None:
     for dtype, wider in ((np.float16, np.float32), (np.float32, np.float32), (np.float64, np.float64)):
         assert wide(np.ones(2, dtype)).dtype == wider
@@ -265,7 +277,7 @@ VALUES: dict[str, Any] = {
     "key_tiles": _key_tiles, "Pairs": _pairs, "TileDropout": _tile_dropout,
     "tiled_attention": _drawn_keys, "tiled_attention_weights": _weights,
     "sum_over_rows": _sum_over_rows, "sum_to_shape": _sum_to_shape, "wide": _wide, "fold_heads": _folds,
-    "add_at": _add_at, "causal_convolution_backward": _state_gradient,
+    "add_at": _add_at, "Band": _band, "grouped": _grouped, "causal_convolution_backward": _state_gradient,
     "max_in_rows": lambda largest: _sums(largest, lambda x, axis: x.max(axis, keepdims=True)),
     "sum_in_rows": lambda sums: _sums(sums, lambda x, axis: x.sum(axis, keepdims=True)),
     "dot_in_rows": lambda dots: _sums(lambda x, axis: dots(x, 1 - x, axis),

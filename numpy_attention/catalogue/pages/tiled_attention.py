@@ -93,7 +93,7 @@ def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
 
     Hides: right if a single tile holds all keys.
     """
-    _, dk, dv = tiled_attention_backward(dy, cache)
+    _, *others = tiled_attention_backward(dy, cache)
     T_q, T_k = cache.q.shape[-2], cache.k.shape[-2]
     last = np.zeros((T_q, T_k), bool)
     for rows in query_tiles(T_q, cache.tile):
@@ -101,7 +101,7 @@ def last_tile_only(dy: Array, cache: TiledAttentionCache) -> Any:
             last[rows] = False
             last[rows, columns] = True
     mask = last if cache.mask is None else last & cache.mask
-    return tiled_attention_backward(dy, cache._replace(mask=mask))[0], dk, dv
+    return tiled_attention_backward(dy, cache._replace(mask=mask))[0], *others
 
 
 @backward_of("tiled_attention", diagnosis="the backward must apply the mask too")
