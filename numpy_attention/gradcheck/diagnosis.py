@@ -100,7 +100,7 @@ def _of_one_parameter(evidence: Evidence) -> str:
 
 @np.errstate(all="ignore")
 def find(report: ArgumentReport, evidence: Evidence) -> str:
-    """The first mistake that explains every element that was compared; "" if there is none."""
+    """The first mistake that explains all compared elements, or an empty text without such a mistake."""
     scalar, arrays, seen = evidence.scalar, evidence.arrays, np.isfinite(report.numeric)
     if not seen.any() or not report.wrong.any():
         return ""
