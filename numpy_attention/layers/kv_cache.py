@@ -7,9 +7,10 @@ step can reuse the keys and values of the steps before:
                               v_1 v_2 ... v_(t-1) | v_t
 
 The new token is the only query. A step costs O(T) products with the stored keys; a forward without the cache would cost
-O(T^2). A context does not grow, so all its keys are stored at the first step. Layers call the KV cache `past`, because
-in this book "cache" means the arrays that a forward stores for its backward. Only the names `KeyValueCache` and
-`use_cache` use the word in its usual meaning.
+O(T^2). In cross-attention, the keys and values come from the output of the encoder. This output does not grow, so all
+its keys and values are stored at the first step. Layers call the KV cache `past`, because in this book "cache" means
+the arrays that a forward stores for its backward. Only the names `KeyValueCache` and `use_cache` use the word in its
+usual meaning.
 """
 
 import numpy as np
@@ -53,7 +54,7 @@ class KeyValueCache:
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
     def reorder(self, rows: np.ndarray) -> None:
-        """Row i becomes the old row rows[i]. Beam search drops some beginnings and continues others twice.
+        """Row i becomes the old row rows[i]. Each row is an unfinished text; beam search drops some and copies others.
 
         Raises: TypeError or ValueError when rows are not the indices of stored rows.
         """
@@ -79,7 +80,7 @@ class KeyValueCache:
 
 
 def stored_length(model: str, past: object, num_layers: int) -> int:
-    """How many positions each layer has stored. With cross-attention a layer has two KV caches; the first one counts.
+    """The number of stored positions of each layer; with cross-attention, those of the first of its two KV caches.
 
     Raises: ValueError when `past` is not a list of one KV cache per layer, all of equal length and capacity. Without
     this check a layer could raise an error after earlier layers have stored new keys.

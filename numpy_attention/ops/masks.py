@@ -8,7 +8,7 @@ One contract holds in the whole book:
 
     a mask is boolean, broadcastable to (..., T_q, T_k), and True means "this query may look at this key";
     the score of a hidden pair becomes -inf, so its weight is exactly zero;
-    a query that may look at nothing gets a row of zeros, and passes on zero gradient: never NaN.
+    a query that may look at nothing gets a row of zeros, and its gradient is zero; neither is NaN.
 
 Masks combine with `&`: `causal_mask(T) & padding_mask(lengths, T)`.
 
@@ -55,8 +55,8 @@ def sliding_window_mask(
 
     Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. The mask is on the device of the array `like`.
 
-    Units: `window` counts keys, including the key at the query's own position. `ahead` counts later keys; with 0 no
-    position sees a later one, as a decoder needs.
+    Units: `window` counts keys, including the key at the query's own position. `ahead` counts later keys. If `ahead`
+    is 0, no position sees a later position, as a decoder needs.
 
     Raises: ValueError for a window below 1, or a negative length or `ahead`.
 

@@ -4,8 +4,8 @@
 
 This file has the forward. Write softmax_backward(dy, cache), which returns dx.
 
-The softmax works along one axis. A row means the numbers along this axis; it need not be the last axis. Each y_i of
-a row depends on every x_j of the same row, so dx_j is a sum over all dy_i of the row.
+The softmax works along one axis, which can be any axis of x. A row means the numbers along this axis. Each y_i of a row
+depends on every x_j of the same row, so dx_j is a sum over all dy_i of the row.
 
     python -m numpy_attention grade tutorials/exercises/softmax.py            check your function
     python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1   the first of three hints
