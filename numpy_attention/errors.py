@@ -49,6 +49,8 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
     kind = type(array)
     if kind is np.ndarray or kind is np.memmap or isinstance(array, np.generic):
         return
+    if COMPLEX.get() and isinstance(array, np.ndarray):  # the gradient checker records the steps of a function
+        return
     if hasattr(kind, "__cuda_array_interface__") and hasattr(kind, "__array_function__"):
         return
     foreign = hasattr(array, "dtype")

@@ -5,6 +5,7 @@
         where          is c wrong only where x < 0, and which relation holds there?
         c = f(g)       is c the right gradient transposed, shifted, reversed, or times a factor from the formula?
         c - g          what is added to g: dy, the same number for each row, a multiple of x or of the output?
+    steps          with which wrong derivative of one step of the forward is the whole derivative equal to c?
     experiments    run the backward again with gamma all ones, without a mask, without an option:
                    with which of these is the backward right?
     places         which elements are wrong: only the last row, only the diagonal?
@@ -23,7 +24,7 @@ from numpy_attention.gradcheck.experiments import experiments, ignored_outputs
 from numpy_attention.gradcheck.line import Scalar, largest
 from numpy_attention.gradcheck.places import at_one_value, branch, place, place_in_words
 from numpy_attention.gradcheck.report import ArgumentReport
-from numpy_attention.gradcheck.terms import added, constant, factor_in_words, slack_of
+from numpy_attention.gradcheck.terms import added, constant, factor_in_words, of_probabilities, slack_of
 from numpy_attention.gradcheck.trees import Arrays
 
 ZERO = 1e-13  # relative to the right gradient: the round-off of terms that cancel
@@ -56,7 +57,7 @@ def diagnose(evidence: Evidence) -> str:
             unknown.append(report)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
     if unknown or any(one.startswith(WHERE) and THERE not in one and ": " not in one for one in mistakes):
-        found = [_of_a_layers_input(evidence), next(experiments(evidence), "") or _of_one_parameter(evidence)]
+        found = [next(experiments(evidence), "")]
         if any(found):
             only = [one for one in unknown if one.pattern.startswith("only")]
             found += [place_in_words(one, cause_known=True) for one in only]
@@ -72,30 +73,6 @@ def _exchanged(evidence: Evidence) -> str:
         if other.fits(one.analytic) and one.fits(other.analytic):
             return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
     return ""
-
-
-def _of_a_layers_input(evidence: Evidence) -> str:
-    """The mistake, if the gradients of all parameters are right, but the gradient of an input is wrong."""
-    parameters = evidence.problem.parameters
-    wrong = {report.name for report in evidence.wrong}
-    if not parameters or wrong & parameters:
-        return ""
-    names = ", ".join(f"d{name}" for name in sorted(wrong))
-    return (
-        f"the gradients of all parameters are right, only {names} is wrong: a path to the input is missing or added "
-        "twice (the residual path? one of q, k and v?)"
-    )
-
-
-def _of_one_parameter(evidence: Evidence) -> str:
-    """The mistake, if only one of many gradients of a layer is wrong."""
-    wrong = [report.name for report in evidence.wrong]
-    if not evidence.problem.parameters or len(wrong) > 1 or len(evidence.report.arguments) < 2:
-        return ""
-    return (
-        f"all other gradients are right: the mistake is in the step that computes d{wrong[0]} "
-        f"(if {wrong[0]} is used twice, its two gradients must be added)"
-    )
 
 
 @np.errstate(all="ignore")
@@ -115,15 +92,22 @@ def find(report: ArgumentReport, evidence: Evidence) -> str:
         mistake, known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
         return mistake if known else ""  # between two numbers there is always a factor
     if seen.all() and enough:
+        if mistake := of_probabilities(report, arrays[report.name]):
+            return mistake
         for mistake, candidate in _candidates(report, scalar, arrays):
             if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
                 return mistake
-    off = largest(report.analytic[seen] - right)
-    if report.wrong.sum() > 1 and off < NOISE * largest(right):
+    off = np.abs(report.analytic[seen] - right)
+    error = largest(off) / largest(right)
+    if error < NOISE and np.median(off[right != 0]) > 1e-3 * largest(off):
+        if evidence.smooth(report.name):
+            return (
+                f"right to {error:.0e}, and the error depends smoothly on {report.name}: does only one of forward and "
+                "backward have a small constant (1e-10 in a log, an eps), or is a constant rounded to too few digits?"
+            )
         return (
-            f"right to {off / largest(right):.0e}, and the error follows no rule: is it noise, from an iteration that "
-            "stops at a tolerance or from large terms that cancel? Then allow this error: "
-            f"rtol={10 * off / largest(right):.0e}"
+            f"right to {error:.0e}, and the error follows no rule: is it noise, from an iteration that stops at a "
+            f"tolerance or from large terms that cancel? Then allow this error: rtol={10 * error:.0e}"
         )
     where, found = branch(report, arrays, scalar.y, scalar.dy), report.pattern
     own = where.startswith((report.name, f"|{report.name}"))
@@ -157,7 +141,8 @@ def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> str:
     if where and not masks:
         own = where.startswith((report.name, f"|{report.name}"))
         return f"{WHERE}{where}: the gradient must be zero there" + ("" if own else f"; {HIDDEN}")
-    what = f"it leaks through elements that {masks[0]} hides" if masks else HIDDEN
+    fits = [name for name in masks if arrays[name].shape == part.shape and not (arrays[name] & part).any()]
+    what = f"it leaks through elements that {(fits or masks)[0]} hides" if masks else HIDDEN
     return f"wrong only where the gradient must be zero: {what}"
 
 
@@ -188,13 +173,8 @@ def _candidates(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> Itera
         if n > 1:
             averaged = np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
             yield f"averaged over axis {axis}: each element must keep its own value", averaged
-    diagonal = (
-        "only the diagonal of the softmax's Jacobian, w (1 - w) dy: every output of a row depends on every score of "
-        "the row"
-    )
     for y, dy in zip(scalar.y, scalar.dy):
         if y.shape == right.shape:
-            yield diagonal, y * (1 - y) * dy
             for axis, n in enumerate(right.shape):
                 if n > 1:
                     mistake = f"w * (dy - sum(dy)) along axis {axis}: the sum must be weighted, sum(dy * w)"

@@ -2,17 +2,20 @@
 
     gradients, disagreement    run the backward again with another dy
     moves                      does an output of the function really depend on an argument?
-    right_at                   run function and backward at other arrays
+    forward                    the Jacobian J times a direction, by the function alone
+    right_at, smooth           run function and backward at other arrays
 
 Each measurement costs only a few calls. If backward and function disagree, the backward lacks a path that the forward
 has, or has a path that the forward lacks.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, quick, refined, rms
+from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep
+from numpy_attention.gradcheck.line import Outputs, Scalar, first_step, quick, refined, rms, sizes
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport, Report
 from numpy_attention.gradcheck.tolerance import tolerance
@@ -49,49 +52,87 @@ class Evidence:
         with np.errstate(all="ignore"):
             return max(abs(line(step)), abs(line(-step))) > 1e-9 * step * scalar.terms + 200 * scalar.noise
 
-    def disagreement(self, name: str, dy: Outputs, direction: np.ndarray) -> tuple[float, float, float]:
-        """The gradient minus the numerical derivative along a direction, this derivative, their size; four calls."""
-        grad, x = self.gradients(dy)[name], self.exact[name]
-        scalar = Scalar(self.problem.bind(self.exact), self.scalar.y, dy)
+    def disagreement(
+        self, name: str, direction: np.ndarray, dy: Outputs | None = None, arrays: Arrays | None = None,
+        problem: Problem | None = None,
+    ) -> tuple[float, float, float, float]:
+        """The gradient minus the numerical derivative along a direction; this derivative, their size, and its error."""
+        dy, problem = self.scalar.dy if dy is None else dy, problem or self.problem
+        direction = direction * problem.kept(name)
+        arrays = self.exact if arrays is None else in_float64(arrays)
+        y, cache = problem.run(arrays)
+        if [one.shape for one in y] != [one.shape for one in dy]:  # without an option, outputs can have other shapes
+            dy = tuple(np.random.default_rng(self.report.seed).standard_normal(one.shape) for one in y)
+        grad, x, scalar = problem.pull_back(dy, cache)[name], arrays[name], Scalar(problem.bind(arrays), y, dy)
+        if grad is None or grad.shape != x.shape:
+            return np.nan, np.nan, np.nan, np.nan
+        line, step = scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x)) / 4
         with np.errstate(all="ignore"):
-            found = quick(scalar.line(x, slice(None), direction.reshape(-1)), first_step(0.0, rms(x)) / 4)
-        if grad is None:
-            return np.nan, found.value, np.nan
-        analytic, size = float(np.sum(grad * direction)), float(np.linalg.norm(grad)) + abs(found.value)
-        return analytic - found.value, found.value, size
+            found, norm, analytic = quick(line, step), float(np.linalg.norm(grad)), float(np.sum(grad * direction))
+            if found.error > max(1e-7 * norm, 0.1 * abs(analytic - found.value)):  # too large to tell
+                found = refined(line, step, levels=8, measure=False)
+        return analytic - found.value, found.value, norm + abs(found.value), found.error
 
-    def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
+    def forward(self, name: str, direction: np.ndarray, arrays: Arrays | None = None) -> np.ndarray:
+        """The derivative J v of the first output along a direction v of an argument; four calls."""
+        arrays = in_float64(self.exact if arrays is None else arrays)
+        evaluate, x = self.problem.bind(arrays), arrays[name]
+        before, h, slopes = x.copy(), first_step(0.0, rms(x)) / 4, list[np.ndarray]()
+        for step in (h, h / 2):
+            np.add(before, step * direction, out=x)
+            right = evaluate()[0].copy()
+            np.add(before, -step * direction, out=x)
+            slopes.append((right - evaluate()[0]) / (2 * step))
+        return np.asarray((4 * slopes[1] - slopes[0]) / 3)
+
+    def smooth(self, name: str) -> bool:
+        """Whether the error of a gradient changes smoothly when its argument moves."""
+        x, dy = self.exact[name], self.scalar.dy
+        v = np.random.default_rng(self.report.seed).standard_normal(x.shape)
+
+        def error(step: float) -> float:
+            arrays = in_float64({**self.exact, name: x + step * sizes(x) * np.sign(v)})
+            y, cache = self.problem.run(arrays)
+            try:
+                along, _ = ComplexStep(self.problem, arrays, None, dy).along(name, slice(None), v.reshape(-1))
+            except NoComplexStep:
+                line = Scalar(self.problem.bind(arrays), y, dy).line(arrays[name], slice(None), v.reshape(-1))
+                along = refined(line, first_step(0.0, rms(x)), measure=False).value
+            grad = self.problem.pull_back(dy, cache)[name]
+            return float(np.sum(v if grad is None else grad * v)) - along
+
+        for step in (2.0**-10, 2.0**-14):  # the small step crosses no corner
+            first, second = np.diff([error(k * step) for k in range(3)])
+            if abs(second - first) <= 0.2 * abs(first):
+                return True
+        return False
+
+    def right_at(
+        self, names: list[str], arrays: Arrays, problem: Problem | None = None,
+        places: Mapping[str, tuple[int, int]] | None = None,
+    ) -> bool:
         """Whether the gradients that were wrong are right along a random direction at other arrays.
 
-        False if the derivative is zero at these arrays, since this proves nothing about the backward.
+        `places`: the axis of an argument, and the one place along this axis, that is compared. False if the derivative
+        is zero at these arrays, since this proves nothing about the backward.
         """
-        problem, arrays = problem or self.problem, in_float64(arrays)
-        try:
-            y, cache = problem.run(arrays)
-            grads = problem.pull_back(self.scalar.dy, cache)
-        except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError):
-            return False
-        if [one.shape for one in y] != [one.shape for one in self.scalar.y]:
-            return False
-        scalar = Scalar(problem.bind(arrays), y, self.scalar.dy)
         rng = np.random.default_rng(self.report.seed)
-        for name in names:
-            grad, x = grads[name], arrays[name]
-            if grad is None or grad.shape != x.shape or not np.all(np.isfinite(grad)):
+        for name in (*names, *names):
+            v = rng.standard_normal(self.exact[name].shape)
+            v = only(v, *places[name]) if places and name in places else v
+            try:
+                off, derivative, size, error = self.disagreement(name, v, None, arrays, problem)
+            except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError):
                 return False
-            for _ in range(2):
-                v = rng.standard_normal(x.size)
-                analytic, size = float(np.sum(np.asarray(grad).reshape(-1) * v)), float(np.linalg.norm(grad))
-                line, step = scalar.line(x, slice(None), v), first_step(0.0, rms(x)) / 4
-                found = quick(line, step)
-                if not abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * (size + abs(found.value))):
-                    return False
-                if found.error > 1e-7 * size:
-                    found = refined(line, step, levels=8, measure=False)
-                size += abs(found.value)
-                close = abs(analytic - found.value) <= tolerance(found.error, 0.0, 1e-6 * size)
-                if not (close and found.error <= 1e-5 * size):
-                    return False
-                if abs(found.value) <= 1e-8 * (scalar.terms + size):
-                    return False
+            close = abs(off) <= tolerance(error, 0.0, 1e-6 * size) and error <= 1e-5 * size
+            if not (close and abs(derivative) > 1e-8 * (self.scalar.terms + size)):
+                return False
         return True
+
+
+def only(x: np.ndarray, axis: int, places: int | list[int]) -> np.ndarray:
+    """x with zeros everywhere except at these places of an axis."""
+    kept = np.zeros_like(x)
+    index = (slice(None),) * axis + (places,)
+    kept[index] = x[index]
+    return kept

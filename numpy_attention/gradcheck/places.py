@@ -134,23 +134,11 @@ def _separation(name: str, wrong: np.ndarray, right: np.ndarray, ways: int) -> s
 
 
 def _threshold(name: str, wrong: np.ndarray, right: np.ndarray) -> str:
-    if wrong.min() > right.max():
-        return f"{name} > {_below(right.max(), wrong.min()):.6g}"
-    if wrong.max() < right.min():
-        return f"{name} < {_above(wrong.max(), right.min()):.6g}"
+    for sign, bound, limit in ((">", right.max(), wrong.min()), ("<", right.min(), wrong.max())):
+        if bound < limit if sign == ">" else bound > limit:
+            number = shortest(*sorted((bound, limit)))
+            return f"{name} {sign} {bound if number == limit else number:.6g}"
     return ""
-
-
-def _below(low: float, high: float) -> float:
-    """The shortest number in [low, high)."""
-    number = shortest(low, high)
-    return number if number < high else low
-
-
-def _above(low: float, high: float) -> float:
-    """The shortest number in (low, high]."""
-    number = shortest(low, high)
-    return number if number > low else high
 
 
 def shortest(low: float, high: float) -> float:

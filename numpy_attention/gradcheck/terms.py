@@ -23,6 +23,8 @@ from numpy_attention.gradcheck.line import Scalar, largest
 from numpy_attention.gradcheck.problem import Arrays, is_float
 from numpy_attention.gradcheck.report import ArgumentReport
 
+ORDER = "a permutation instead of its inverse, or a reshape without its transpose?"
+
 
 class Term(NamedTuple):
     """A quantity of the formula, broadcast to the shape of a gradient."""
@@ -62,7 +64,7 @@ def constant(report: ArgumentReport, part: np.ndarray) -> float:
     analytic, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     strongest = int(np.argmax(np.abs(right)))
     factor = float(analytic[strongest] / right[strongest]) if right[strongest] else 0.0
-    fits = factor and np.all(np.abs(analytic - factor * right) <= (1 + abs(factor)) * slack)
+    fits = abs(factor) > 1e-4 and np.all(np.abs(analytic - factor * right) <= (1 + abs(factor)) * slack)
     # A factor within the round-off of one element explains nothing.
     return factor if fits and abs(factor - 1) * abs(right[strongest]) > slack[strongest] else 0.0
 
@@ -122,13 +124,34 @@ def _known_factors(
         yield 1 / n, f"1/{n} of what it should be: {mistake}"
 
 
+def of_probabilities(report: ArgumentReport, x: np.ndarray) -> str:
+    """The mistake, if a gradient is a number times p - y, or times (p - y) / (p (1 - p)), for labels y of 0 and 1; p is
+    the argument, its sigmoid, or its softmax along an axis; else ""."""
+    e, c = np.exp(x - x.max()), report.analytic
+    probabilities = [x, 1 / (1 + np.exp(-x)), *(e / e.sum(axis, keepdims=True) for axis in range(x.ndim))]
+    for p in probabilities if x.size > 3 else ():
+        for label, product in itertools.product((0, 1), (c * p * (1 - p), c if p is x else 0 * c)):
+            number = product.flat[0] / (p.flat[0] - label)
+            y = p - product / number
+            if not ((p > 0) & (p < 1)).all() or not 0 < y.sum() < y.size or largest(y - (y > 0.5)) > 1e-6:
+                continue
+            if product is c:
+                return f"p - y is the gradient with respect to logits, but {report.name} holds the probabilities p"
+            return (
+                "(p - y) / (p (1 - p)) is the gradient of a binary loss with respect to the probability p; for a "
+                "softmax over classes it is p - y with respect to the logits, and -y / p with respect to p"
+            )
+    return ""
+
+
 def added(report: ArgumentReport, scalar: Scalar, arrays: Arrays, slack: np.ndarray) -> str:
     """The mistake, if the wrong gradient lacks a factor or a term, or has its elements at wrong places; else ""."""
     off = report.analytic - report.numeric
     terms = terms_of(report, arrays, scalar.y)
     mistake = _of_a_factor(report, slack, terms) or _term_of_a_sum(off, slack, scalar, terms)
-    mistake = mistake or _factor_of_each_row(report, slack) or _off_in_each_row(report, scalar, arrays, slack)
-    mistake = mistake or _shifted(report, slack) or _reordered(report, slack)
+    mistake = mistake or _off_in_each_row(report, scalar, arrays, slack) or _shifted(report, slack)
+    if not mistake and same_numbers(report.analytic[report.wrong], report.numeric[report.wrong]):
+        return f"the right numbers are in the wrong places: {ORDER}"
     if not mistake and report.wrong.mean() > 0.5 and largest(off) < 0.02 * largest(report.numeric):
         return (
             "close, but not equal: does the backward use a different formula than the forward (the other form of "
@@ -148,16 +171,22 @@ def _of_a_factor(report: ArgumentReport, slack: np.ndarray, terms: list[Term]) -
 
 
 def _off_in_each_row(report: ArgumentReport, scalar: Scalar, arrays: Arrays, slack: np.ndarray) -> str:
-    """The mistake, if each row is off by one number, or by a multiple of the argument or of the output; else ""."""
-    off, x = report.analytic - report.numeric, arrays[report.name]
+    """The mistake, if each row has a wrong length, or is off by one number, or by a multiple of the argument or of the
+    output; else ""."""
+    off, x, right = report.analytic - report.numeric, arrays[report.name], report.numeric
 
     def multiple(weight: np.ndarray, axis: int) -> bool:
-        if weight.shape != off.shape or not np.all(weight):
+        if weight.shape != off.shape or not np.all(np.any(weight, axis)):
             return False
         times = (off * weight).sum(axis, keepdims=True) / (weight**2).sum(axis, keepdims=True)
-        return bool(np.all(np.abs(off - times * weight) <= slack))
+        return bool(np.all(np.abs(off - times * weight) <= (2 + np.abs(times)) * slack))
 
     for axis in (axis for axis in reversed(range(off.ndim)) if off.shape[axis] > 2):
+        if report.wrong.any(axis=axis).all() and largest(off + right) > 1e-6 * largest(right) and multiple(right, axis):
+            return (
+                f"every row along axis {axis} has the right direction and a wrong length: is a factor that differs "
+                "from row to row, such as 1/length, 1/sum or an eps in it, left out or applied twice?"
+            )
         if multiple(np.ones_like(off), axis):
             return (
                 f"every row along axis {axis} is off by the same number in all its elements: is a `- mean(...)` or a "
@@ -199,25 +228,6 @@ def _term_of_a_sum(off: np.ndarray, slack: np.ndarray, scalar: Scalar, terms: li
     return ""
 
 
-def _factor_of_each_row(report: ArgumentReport, slack: np.ndarray) -> str:
-    """The mistake, if each row has the right direction, and a wrong length that no term explains; else ""."""
-    analytic, right = report.analytic, report.numeric
-    for axis in range(right.ndim - 1, -1, -1):
-        if right.shape[axis] < 3 or not report.wrong.any(axis=axis).all():
-            continue
-        strongest = np.argmax(np.abs(right), axis=axis, keepdims=True)
-        top = np.take_along_axis(right, strongest, axis)
-        if np.any(top == 0):
-            continue
-        factor = np.take_along_axis(analytic, strongest, axis) / top
-        if np.all(np.abs(analytic - factor * right) <= (1 + np.abs(factor)) * slack):
-            return (
-                f"every row along axis {axis} has the right direction and a wrong length: is a factor that "
-                "differs from row to row, such as 1/length or 1/sum, left out or applied twice?"
-            )
-    return ""
-
-
 def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
     """The mistake, if each element is shifted by one place along one axis or several; else ""."""
     analytic, right, close = report.analytic, report.numeric, 4 * float(slack.max())
@@ -235,13 +245,8 @@ def _shifted(report: ArgumentReport, slack: np.ndarray) -> str:
     return ""
 
 
-def _reordered(report: ArgumentReport, slack: np.ndarray) -> str:
-    """The mistake, if the right numbers are in wrong places; else ""."""
-    analytic, right, part = report.analytic, report.numeric, report.wrong
-    close = float(slack.max()) * 4
-    if part.sum() < 4 or largest(np.sort(analytic[part]) - np.sort(right[part])) > close:
-        return ""
-    return (
-        "the right numbers are in the wrong places: a permutation instead of its inverse, or a reshape without its "
-        "transpose?"
-    )
+def same_numbers(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays hold the same numbers, at least three of them different, in different orders."""
+    one, other, close = one.reshape(-1), other.reshape(-1), 1e-6 * largest(other)
+    varied = np.count_nonzero(np.diff(np.sort(other)) > 100 * close) > 1
+    return bool(varied and largest(np.sort(one) - np.sort(other)) <= close < largest(one - other))

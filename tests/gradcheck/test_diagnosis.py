@@ -9,7 +9,8 @@ from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_vjp
 from numpy_attention.gradcheck.diagnosis import diagnose
 from numpy_attention.gradcheck.evidence import Evidence
-from numpy_attention.layers import Embedding, LayerNorm, Linear
+from numpy_attention.gradcheck.paths import SHARE
+from numpy_attention.layers import LayerNorm, Linear
 from tests.gradcheck.planted import caught, times, with_mistake
 
 
@@ -89,7 +90,7 @@ def test_a_sum_that_is_not_reversed_is_recognized(rng: np.random.Generator) -> N
         )
 
 
-def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_calls_of_the_diagnosis_are_bounded(rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = before = 0
 
     def counted(evidence: Evidence) -> str:
@@ -114,7 +115,7 @@ def test_the_diagnosis_takes_few_calls(rng: np.random.Generator, monkeypatch: py
     report = failure.value.report
     assert report is not None
     assert "dw is wrong (no simple rule found)" in report.diagnosis or "dw is wrong only in" in report.diagnosis
-    assert 0 < calls - before < 100
+    assert 0 < calls - before < 100 + SHARE * report.calls  # the search over the steps has a bound, see its test
 
 
 def uneven(grad: np.ndarray) -> np.ndarray:
@@ -122,7 +123,6 @@ def uneven(grad: np.ndarray) -> np.ndarray:
     return grad * np.linspace(1, 2, grad.size).reshape(grad.shape)
 
 
-OF_ONE = "all other gradients are right: the mistake is in the step that computes "
 OF_AN_INPUT = "the gradients of all parameters are right"
 
 
@@ -141,16 +141,8 @@ def diagnosis_of_a_layer(wrong: str, bias: bool, rng: np.random.Generator) -> st
     return failure.value.report.diagnosis
 
 
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_only_wrong_gradient_of_a_layer_is_named(bias: bool, rng: np.random.Generator) -> None:
-    message = diagnosis_of_a_layer("w", bias, rng)
-    assert OF_ONE + "dw" in message
-    assert OF_AN_INPUT not in message
-
-
 def test_several_wrong_gradients_of_a_layer_get_no_common_diagnosis(rng: np.random.Generator) -> None:
     message = diagnosis_of_a_layer("w, b", True, rng)
-    assert OF_ONE not in message
     assert OF_AN_INPUT not in message
 
 
@@ -158,18 +150,6 @@ def test_several_wrong_gradients_of_a_layer_get_no_common_diagnosis(rng: np.rand
 def test_a_wrong_input_with_a_wrong_parameter_has_not_lost_a_path(wrong: str, rng: np.random.Generator) -> None:
     message = diagnosis_of_a_layer(wrong, True, rng)
     assert OF_AN_INPUT not in message
-    assert OF_ONE not in message
-
-
-def test_a_layer_with_one_gradient_has_no_other_right_gradients(rng: np.random.Generator) -> None:
-    class Mistaken(Embedding):
-        def backward(self, dy: np.ndarray, cache: Any) -> Any:
-            dx, grads = super().backward(dy, cache)
-            return dx, {name: uneven(grad) for name, grad in grads.items()}
-
-    with pytest.raises(GradientError, match="dtable is wrong") as failure:
-        gradcheck_layer(Mistaken(9, 3, rng, dtype=np.float64), {"ids": np.array([3, 0, 4, 1])})
-    assert OF_ONE not in str(failure.value)
 
 
 def test_an_op_without_parameters_gets_no_diagnosis_of_a_layer(rng: np.random.Generator) -> None:
@@ -178,7 +158,6 @@ def test_an_op_without_parameters_gets_no_diagnosis_of_a_layer(rng: np.random.Ge
 
     with pytest.raises(GradientError, match="dx2 is wrong") as failure:
         gradcheck_vjp(np.matmul, vjp, (rng.standard_normal((3, 4)), rng.standard_normal((4, 5))))
-    assert OF_ONE not in str(failure.value)
     assert OF_AN_INPUT not in str(failure.value)
 
 
@@ -222,7 +201,7 @@ def test_the_softmax_with_an_unweighted_sum(rng: np.random.Generator) -> None:
 
 def test_the_softmax_diagonal_alone(rng: np.random.Generator) -> None:
     message, _ = caught(ops.softmax, lambda dy, cache: dy * cache.y * (1 - cache.y), {"x": rng.standard_normal((3, 5))})
-    assert "only the diagonal of the softmax's Jacobian" in message
+    assert "only the diagonal of the Jacobian" in message
 
 
 def test_a_factor_of_each_row(rng: np.random.Generator) -> None:

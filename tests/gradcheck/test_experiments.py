@@ -41,14 +41,18 @@ def test_right_at_gamma_of_one_only(rng: np.random.Generator) -> None:
     gradcheck(ops.layer_norm, backward, {"x": x, "gamma": np.ones(6), "beta": beta})
     message, report = caught(ops.layer_norm, backward, {"x": x, "gamma": gamma, "beta": beta})
     assert not report.arguments["gamma"].wrong.any()
-    assert "right when gamma is all ones" in message
+    assert "in `x_hat * gamma` (line" in message
+    assert "the factor `gamma` is left out" in message
 
 
-@pytest.mark.parametrize("slope", [lambda x: 1.0 + 0 * x, lambda x: 1 - np.tanh(np.tanh(x)) ** 2], ids=["one", "late"])
-def test_wrong_derivative_of_a_function_of_each_element(rng: np.random.Generator, slope: Any) -> None:
+@pytest.mark.parametrize(("slope", "words"), [
+    (lambda x: 1.0 + 0 * x, "the derivative with respect to `x` is left out"),
+    (lambda x: 1 - np.tanh(np.tanh(x)) ** 2, "the derivative is taken at `np.tanh(x)`"),
+], ids=["one", "late"])
+def test_wrong_derivative_of_a_function_of_each_element(rng: np.random.Generator, slope: Any, words: str) -> None:
     x = rng.standard_normal((3, 4))
     message, _ = caught(lambda x: (np.tanh(x), x), lambda dy, x: dy * slope(x), {"x": x})
-    assert "each output depends only on x at the same place, so dx must be dy times a derivative" in message
+    assert words in message
 
 
 def test_weights_divided_by_another_sum(rng: np.random.Generator) -> None:
@@ -73,7 +77,7 @@ def test_only_repeated_ids(rng: np.random.Generator) -> None:
     gradcheck(ops.embedding, backward, {"ids": np.array([4, 1, 2]), "table": table})
     message, report = caught(ops.embedding, backward, {"ids": np.array([4, 1, 4, 2]), "table": table})
     assert np.flatnonzero(report.arguments["table"].wrong.any(axis=1)).tolist() == [4]
-    assert "a row for repeated ids must get the sum of all contributions" in message
+    assert "keeps only the last of several terms where an index repeats" in message
     assert "no simple rule found" not in message
     assert "np.add.at" in message
 

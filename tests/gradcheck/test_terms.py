@@ -20,7 +20,7 @@ def test_a_factor_of_another_argument_that_is_broadcast(wrong: float, how: str, 
 def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
-    assert "dx must be dy times a derivative" in text
+    assert "no simple rule found" in text
 
 
 @pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])

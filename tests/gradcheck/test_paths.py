@@ -1,0 +1,170 @@
+"""A wrong derivative of one step of the forward: the diagnosis quotes the step and says what is wrong with it."""
+
+import inspect
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck.paths import SHARE
+from tests.gradcheck.planted import diagnosis_of
+
+Array = np.ndarray
+Vjp = Callable[..., Any]
+
+
+def gate(x: Array, w: Array, u: Array) -> Array:
+    z = 1 / (1 + np.exp(-(x @ w)))
+    h = np.tanh(x @ u)
+    return np.asarray(z * h)
+
+
+def gate_back(
+    g: Array, x: Array, w: Array, u: Array, of_z: Vjp = lambda z: z * (1 - z), of_h: Vjp = lambda h: 1 - h * h,
+    by_z: Vjp = lambda z: z, to_x: Vjp = lambda first, second: first + second,
+) -> tuple[Array, Array, Array]:
+    z, h = 1 / (1 + np.exp(-(x @ w))), np.tanh(x @ u)
+    dz, dh = g * h * of_z(z), g * by_z(z) * of_h(h)
+    return to_x(dz @ w.T, dh @ u.T), x.T @ dz, x.T @ dh
+
+
+def attended(q: Array, k: Array, v: Array) -> Array:
+    e = np.exp(q @ k.T)
+    return np.asarray(np.einsum("ij,jd->id", e / e.sum(-1, keepdims=True), v))
+
+
+def attended_back(g: Array, q: Array, k: Array, v: Array, reverse: bool = False) -> tuple[Array, Array, Array]:
+    e = np.exp(q @ k.T)
+    p = e / e.sum(-1, keepdims=True)
+    dp = g @ (v[::-1] if reverse else v).T
+    ds = p * (dp - (0 if not reverse else 1) * (dp * p).sum(-1, keepdims=True))
+    return ds @ k, ds.T @ q, p.T @ g
+
+
+def recurrent(x: Array, a: Array) -> Array:
+    h = np.zeros_like(x[0])
+    for one in x:
+        h = a * h + one
+    return h
+
+
+def recurrent_back(g: Array, x: Array, a: Array) -> tuple[Array, Array]:
+    states = [np.zeros_like(x[0])]
+    for one in x:
+        states.append(a * states[-1] + one)
+    dx, da = np.zeros_like(x), np.zeros_like(a)
+    for t in range(len(x) - 1, -1, -1):
+        dx[t] = g
+        da += g * states[t + 1]
+        g = g * a
+    return dx, da
+
+
+def series(x: Array, a: Array) -> Array:
+    y = np.zeros_like(x[0])
+    for one in x:
+        y = y + np.sin(a * one)
+    return y
+
+
+def series_back(g: Array, x: Array, a: Array) -> tuple[Array, Array]:
+    return g * a * np.cos(a * x), g * x[0] * np.cos(a * x[0])
+
+
+def gathered(x: Array, ids: Array) -> Array:
+    return np.asarray(np.sin(x)[ids] ** 3)
+
+
+def gathered_back(g: Array, x: Array, ids: Array) -> tuple[Array, None]:
+    d = np.zeros_like(x)
+    d[ids] += 3 * g * np.sin(x)[ids] ** 2
+    return d * np.cos(x), None
+
+
+RNG = np.random.default_rng(3)
+X, W, U = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 5)), RNG.standard_normal((4, 5))
+Q, K, V = RNG.standard_normal((3, 2)), RNG.standard_normal((4, 2)), RNG.standard_normal((4, 5))
+SERIES, A = RNG.standard_normal((4, 3)), RNG.uniform(0.5, 1, 3)
+IDS = np.array([0, 2, 2, 5, 0])
+
+
+@pytest.mark.parametrize(("said", "f", "vjp", "inputs"), [
+    ("dx: in `z * h`, the path through `z` is missing",
+     gate, lambda *a: gate_back(*a, to_x=lambda first, second: second), (X, W, U)),
+    ("dx: in `z * h`, the path through `h` has the wrong sign",
+     gate, lambda *a: gate_back(*a, to_x=lambda first, second: first - second), (X, W, U)),
+    ("dx and du: in `z * h`, the factor `z` is left out",
+     gate, lambda *a: gate_back(*a, by_z=np.ones_like), (X, W, U)),
+    ("dx and du: in `np.tanh(x @ u)`, the derivative is wrong: y (1 - y) (of a sigmoid)",
+     gate, lambda *a: gate_back(*a, of_h=lambda h: h * (1 - h)), (X, W, U)),
+    ("dx and dw: in `1 / (1 + np.exp(-(x @ w)))`, the derivative is wrong: 1 - y**2 (of a tanh)",
+     gate, lambda *a: gate_back(*a, of_z=lambda z: 1 - z * z), (X, W, U)),
+    ("dq and dk: in `e / e.sum(-1, keepdims=True)`, the path through `e.sum(-1, keepdims=True)` is missing",
+     attended, attended_back, (Q, K, V)),
+    ('dq and dk: in `np.einsum("ij,jd->id", e / e.sum(-1, keepdims=True), v)`, the backward uses `v` reversed',
+     attended, lambda *a: attended_back(*a, reverse=True), (Q, K, V)),
+    ("da: in `y + np.sin(a * one)`, the path through `np.sin(a * one)` counts only the first time that this line runs",
+     series, series_back, (SERIES, A)),
+    ("da: in `a * h`, the backward uses `a * h + one` in place of `h`",
+     recurrent, recurrent_back, (SERIES, A)),
+    ("dx: in `np.sin(x)[ids]`, the path through `np.sin(x)` keeps only the last of several terms",
+     gathered, gathered_back, (RNG.standard_normal(6), IDS)),
+], ids=itertools.count())
+def test_step_is_quoted(said: str, f: Vjp, vjp: Vjp, inputs: tuple[Array, ...]) -> None:
+    assert said in re.sub(r" \(line \d+\)", "", diagnosis_of(f, vjp, *inputs))
+
+
+def test_line_of_the_step_is_named() -> None:
+    lines, first = inspect.getsourcelines(gate)
+    line = first + next(i for i, one in enumerate(lines) if "z * h" in one)
+    said = diagnosis_of(gate, lambda *a: gate_back(*a, to_x=lambda first, second: second), X, W, U)
+    assert f"in `z * h` (line {line}), the path through `z` is missing" in said
+
+
+def test_step_without_source_has_a_name_and_a_line() -> None:
+    names: dict[str, Any] = {"np": np}
+    exec("def f(x, w):\n    return np.tanh(x) * (np.sin(x) @ w)", names)
+
+    def vjp(g: Array, x: Array, w: Array) -> tuple[Array, Array]:
+        dt = g * np.tanh(x)
+        return (dt @ w.T) * np.cos(x), np.sin(x).T @ dt
+
+    said = diagnosis_of(names["f"], vjp, X, RNG.standard_normal((4, 4)))
+    assert "dx: in step multiply (line 2), the path through its operand is missing" in said
+
+
+def test_search_ends_after_a_number_of_runs() -> None:
+    runs = 0
+
+    def long(x: Array) -> Array:
+        nonlocal runs
+        runs += 1
+        y = x
+        for _ in range(10):
+            y = np.sin(np.tanh(y) * np.exp(-y * y) + x[::-1]) / (1 + y * y)
+        return y
+
+    with pytest.raises(GradientError) as failure:
+        gradcheck_vjp(long, lambda g, x: g * np.cos(3 * x) ** 2 + x[::-1] ** 3, (RNG.standard_normal(7),))
+    assert failure.value.report is not None
+    calls = failure.value.report.calls
+    assert calls < runs < 200 + (1 + SHARE) * calls
+
+
+def test_skipped_elements_do_not_matter() -> None:
+    def f(x: Array, w: Array) -> Array:
+        return np.asarray(np.tanh(x) * (np.sin(x) @ w))
+
+    def vjp(g: Array, x: Array, w: Array) -> tuple[Array, Array]:
+        dt = g * np.tanh(x)
+        dx = (dt @ w.T) * np.cos(x)
+        dx[0, 0] = np.nan
+        return dx, np.sin(x).T @ dt
+
+    skip = {"x": np.arange(12).reshape(3, 4) == 0}
+    with pytest.raises(GradientError, match=r"in `np.tanh\(x\) \* \(np.sin\(x\) @ w\)` .* the path through `np.tanh"):
+        gradcheck_vjp(f, vjp, {"x": X, "w": RNG.standard_normal((4, 4))}, skip=skip)
