@@ -16,12 +16,14 @@ A right gradient passes through these modules, in this order:
     line            the number L = sum(dy y) along a line through the arrays, and its derivative by differences
     complex_step    the derivative to the last digit, from a step into the complex plane; compare each element
     robustness      the gradient must not depend on memory layout or on other calls, and must be linear in dy
+    lengths         the gradient must also be right for axes of length 1
     report          the result as text, at most one screen long
 
 The other modules are for special cases and for wrong gradients:
 
     elements        functions without a complex step, corners, ties, large arrays: compare by differences
-    diagnosis       find the likely mistake from `evidence`: `terms` of the formula, `places`, `experiments`
+    diagnosis       find the likely mistake from `evidence`: `terms` of the formula, `places`, `experiments`,
+                    `paths` through the `steps` of the forward, `simpler` arrays
     curvature       the derivative of the backward: the Hessian times a vector
     spec, strategies    random inputs for property tests; axes with the same name get the same length
     pytest_plugin       the check as fixtures and a marker for pytest
@@ -34,10 +36,11 @@ from types import ModuleType
 from numpy_attention.gradcheck.check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
 from numpy_attention.gradcheck.curvature import hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
+from numpy_attention.gradcheck.robustness import ROBUSTNESS
 
 __all__ = [
-    "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model", "gradcheck_vjp",
-    "hvp", "hvp_layer", "hvp_vjp",
+    "ROBUSTNESS", "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model",
+    "gradcheck_vjp", "hvp", "hvp_layer", "hvp_vjp",
 ]
 
 

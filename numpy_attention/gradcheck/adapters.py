@@ -88,10 +88,9 @@ def check_autograd(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), *
             found = autograd.grad(loss, tuple(range(len(arrays))))(*arrays.values())
         return {name: np.conj(grad) for name, grad in zip(arrays, found)}
 
-    def to_library(name: str, leaf: Any) -> Any:
-        return leaf
-
-    return check_library(f, inputs, lambda leaf: leaf, to_library, pull, contextlib.nullcontext, no_gradient, options)
+    return check_library(
+        f, inputs, lambda leaf: leaf, lambda name, leaf: leaf, pull, contextlib.nullcontext, no_gradient, options
+    )
 
 
 def check_cupy(
@@ -106,12 +105,8 @@ def check_cupy(
     """
     gpu = backend or get_backend("cupy")
     named, _ = name_inputs(f, inputs)
-
-    def to_library(value: Any) -> Any:
-        return tree_map(lambda _, leaf: gpu.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, value)
-
-    def to_numpy(value: Any) -> Any:
-        return tree_map(lambda _, leaf: gpu.to_host(leaf) if hasattr(leaf, "dtype") else leaf, value)
+    to_library = functools.partial(tree_map, lambda _, x: gpu.asarray(x) if isinstance(x, np.ndarray) else x)
+    to_numpy = functools.partial(tree_map, lambda _, x: gpu.to_host(x) if hasattr(x, "dtype") else x)
 
     @functools.wraps(f)
     def run(*args: Any, **more: Any) -> Any:
@@ -139,13 +134,14 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     import torch
 
     held: Arrays = {}
+    function = getattr(f, "__self__", None) if getattr(f, "__name__", "") == "apply" else f
     if isinstance(f, torch.nn.Module):
         every = {"parameters": dict(f.named_parameters()), "buffers": dict(f.named_buffers())}
         held = {name: tensors for name, tensors in every.items() if tensors}
         inputs = {**name_inputs(f.forward, inputs)[0], **held}
         f = _of_torch_module(f)
-    elif owner := _class_of_torch_function(f):
-        f = _of_torch_function(owner)
+    elif isinstance(function, type) and issubclass(function, torch.autograd.Function):  # f is a Function or its `apply`
+        f = _of_torch_function(function)
     named, _ = name_inputs(f, inputs)
     tensors = {name: leaf for name, leaf in leaves_of(named) if isinstance(leaf, torch.Tensor)}
     of_module = {name for name, _ in leaves_of(held)}
@@ -188,14 +184,6 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     return check_library(f, inputs, to_numpy, to_library, pull, around, [*names_of(no_gradient), *fixed], options)
 
 
-def _class_of_torch_function(f: Any) -> Any:
-    """f, if f is a torch.autograd.Function; the Function, if f is its `apply`; else None."""
-    import torch
-
-    owner = getattr(f, "__self__", None) if getattr(f, "__name__", "") == "apply" else f
-    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
-
-
 def _of_torch_function(function: Any) -> Callable[..., Any]:
     """`Function.apply` with the signature of its forward, which gives names to arguments and gradients."""
     import torch
@@ -234,6 +222,8 @@ def check_library(
     `to_library` makes these arrays and `to_numpy` copies them back. `pull(g, arrays, dy)` differentiates g at the
     arrays. All calls run inside `around()`.
     """
+    if given := options.get("gradgrad"):
+        raise ValueError(f"gradcheck {name_of(f)}: gradgrad must be False for a library's backward, got {given!r}")
     named, in_order = name_inputs(f, inputs)
     without = names_of(no_gradient)
     with around():
@@ -243,10 +233,7 @@ def check_library(
         def converted(name: str, leaf: Any) -> Any:
             return moved[name] if name in moved else to_library(name, leaf)
 
-        ready = {
-            argument: tree_map(converted, value, argument) if argument in named else value
-            for argument, value in given.items()
-        }
+        ready = given | {argument: tree_map(converted, given[argument], argument) for argument in named}
         positional = [ready.pop(name) for name in in_order]
         return f(*positional, **ready)
 

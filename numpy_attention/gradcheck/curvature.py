@@ -16,6 +16,8 @@ A right backward has a symmetric H, since the order of the two derivatives does 
 Symmetry to the last digits supports a backward but does not prove it: the gradient of another function has a
 symmetric H too, and a mistake that does not depend on x keeps H symmetric.
 
+With `gradgrad=True` a check of a right gradient also checks the derivative of the backward (`BackwardProblem`).
+
 Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), derives H v for each layer by hand;
 Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), introduce the complex step.
 """
@@ -29,19 +31,21 @@ from numpy_attention.gradcheck.complex_step import H as STEP
 from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
 from numpy_attention.gradcheck.line import Outputs, rms
 from numpy_attention.gradcheck.problem import (
+    Arrays,
     FunctionProblem,
+    Gradients,
     Inputs,
     LayerProblem,
     OpProblem,
     Options,
     Problem,
+    by_leaf,
     forward_of,
     is_float,
-    name_inputs,
+    is_meant,
     split_options,
 )
 from numpy_attention.gradcheck.tolerance import random_cotangent
-from numpy_attention.gradcheck.trees import taken_apart
 
 ByName = dict[str, np.ndarray]
 
@@ -69,8 +73,7 @@ def hvp_layer(
     >>> moved["x"].tolist()  # dx = dy w^T moves like w
     [[1.0, 0.0]]
     """
-    given = split_options(forward_of(layer), options, more)
-    return hessian_times(LayerProblem(layer, inputs, given), v, dy)
+    return hessian_times(LayerProblem(layer, inputs, split_options(forward_of(layer), options, more)), v, dy)
 
 
 def hvp(
@@ -89,7 +92,7 @@ def hvp(
     >>> hvp(cube, cube_backward, (x,), (v,), dy=np.ones(2))["x"].tolist()
     [6.0, 12.0]
     """
-    return hessian_times(OpProblem(op, op_backward, inputs, split_options(op, options, more)), _by_name(op, v), dy)
+    return hessian_times(OpProblem(op, op_backward, inputs, split_options(op, options, more)), v, dy)
 
 
 def hvp_vjp(
@@ -106,15 +109,20 @@ def hvp_vjp(
     >>> hvp_vjp(lambda x: (x**4).sum(), lambda dy, x: dy * 4 * x**3, (x,), (v,))["x"].round(9).tolist()
     [108.0, 0.0]
     """
-    return hessian_times(FunctionProblem(f, vjp, inputs, split_options(f, options, more)), _by_name(f, v), dy)
+    return hessian_times(FunctionProblem(f, vjp, inputs, split_options(f, options, more)), v, dy)
 
 
-def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByName:
+def hessian_times(problem: Problem, v: Inputs, dy: Any = None) -> ByName:
     """H v for a problem; `dy`: one array, or a list for several outputs; by default 1, if the output is one number."""
+    return _moved(problem, v, dy)[1]
+
+
+def _moved(problem: Problem, v: Inputs, dy: Any) -> tuple[list[np.ndarray], ByName]:
+    """The derivatives of the outputs and of the gradients along v: J v and H v."""
     if problem.complex:
         raise NoComplexStep(f"hvp {problem.name}: its arrays are complex already, so a complex step is not possible")
     arrays = in_complex(problem.inputs)
-    for name, direction in _checked_direction(problem, v).items():
+    for name, direction in by_leaf(problem, "v", v, float).items():
         arrays[name].imag = STEP * direction
     try:
         with complex_numbers(), np.errstate(all="ignore"):
@@ -129,7 +137,42 @@ def hessian_times(problem: Problem, v: Mapping[str, Any], dy: Any = None) -> ByN
         if np.asarray(grad).dtype.kind != "c":
             raise NoComplexStep(f"hvp {problem.name}: d{name} is real; does the backward use abs or .real?")
         moved[name] = np.imag(grad) / STEP
-    return moved
+    return [np.imag(one) / STEP for one in y], moved
+
+
+class BackwardProblem(Problem):
+    """A backward as a function of dy and the inputs. Its own backward needs no code: it is a complex step along u.
+
+    Formula: g(dy, x) = J^T dy; for L = sum(u g) the gradients are J u for dy, and H u for x
+
+    The first holds if g is linear in dy and J is the derivative of the forward, the second if H is symmetric.
+    """
+
+    likely = "the backward is not analytic in the complex step (abs, sign or .real?), or is right only at this point"
+
+    def __init__(self, problem: Problem, dy: Outputs, grads: Gradients) -> None:
+        self.first, self.names = problem, [name for name, grad in grads.items() if grad is not None]
+        self.dy = "dy"
+        while any(is_meant(name, self.dy) for name in problem.inputs):
+            self.dy += "_"
+        arguments = {self.dy: dy[0] if len(dy) == 1 else dy, **problem.inputs}
+        super().__init__(f"{problem.name}_backward", arguments, {}, sorted(problem.without))
+
+    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
+        dy = arguments.pop(self.dy)
+        dy = dy if isinstance(dy, tuple) else (dy,)
+        grads = self.first.pull_back(dy, self.first.run(arguments)[1])
+        return [grads[name] for name in self.names], (dy, arguments)
+
+    def backward(self, dy: Any, cache: Any) -> Any:
+        at, arguments = cache
+        u = {name: one * self.first.kept(name) for name, one in zip(self.names, dy, strict=True)}
+        try:
+            Ju, Hu = _moved(self.first.with_changes(inputs=arguments), u, at)
+        except Exception as error:  # both functions have run on real arrays
+            reason = f"gradgrad needs a backward of complex arrays: {error}"
+            raise NoComplexStep(f"gradcheck {self.first.name}: {reason}") from error
+        return {self.dy: tuple(Ju) if len(Ju) > 1 else Ju[0], **Hu}
 
 
 def symmetry(problem: Problem, seed: int = 0) -> float:
@@ -144,19 +187,18 @@ def symmetry(problem: Problem, seed: int = 0) -> float:
     rng = np.random.default_rng([seed, 17])
     y, cache = problem.run(problem.inputs)
     dy = random_cotangent(y, seed)
-    known = [name for name, grad in problem.pull_back(dy, cache).items() if grad is not None and name in problem.inputs]
-    u, v = ({name: _random_direction(problem.inputs[name], rng) for name in known} for _ in range(2))
+    grads = problem.pull_back(dy, cache)
+    known = {name: x for name, x in problem.inputs.items() if grads.get(name) is not None}
+    u, v = (
+        {name: rng.standard_normal(x.shape) * (rms(np.asarray(x, np.float64)) or 1.0) for name, x in known.items()}
+        for _ in range(2)
+    )
     Hu, Hv = hessian_times(problem, u, dy), hessian_times(problem, v, dy)
     uHv = [u[name] * Hv[name] for name in known]
     vHu = [v[name] * Hu[name] for name in known]
     terms = [*uHv, *vHu, *(a * b for a, b in zip(dy, y, strict=True))]
     apart = sum(float(one.sum()) for one in uHv) - sum(float(one.sum()) for one in vHu)
     return abs(apart) / (sum(float(np.abs(one).sum()) for one in terms) or 1.0)
-
-
-def _random_direction(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A normal direction about as long as x."""
-    return rng.standard_normal(x.shape) * (rms(np.asarray(x, np.float64)) or 1.0)
 
 
 def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
@@ -173,25 +215,3 @@ def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:
         expected = f"of the shape of the output, {shapes_of_y}"
         raise ValueError(f"hvp {problem.name}: dy must be {expected}, got {shapes_given}")
     return tuple(np.asarray(one, dtype=of.dtype) for one, of in zip(given, y, strict=True))
-
-
-def _by_name(f: Callable[..., Any], v: Inputs) -> Mapping[str, Any]:
-    """The direction as a dict by argument name."""
-    return v if isinstance(v, Mapping) else name_inputs(f, v)[0]
-
-
-def _checked_direction(problem: Problem, v: Mapping[str, Any]) -> ByName:
-    """The direction by names of arrays; refuses a name or a shape that does not fit."""
-    known = [name for name in problem.differentiable if name not in problem.without]
-    flat: dict[str, Any] = {}
-    for argument, tree in v.items():
-        flat |= taken_apart(tree, argument)
-    checked = {}
-    for name, part in flat.items():
-        if name not in known:
-            raise ValueError(f"hvp {problem.name}: the names in v must be among {', '.join(known)}, got {name!r}")
-        checked[name] = np.asarray(part, np.float64)
-        if checked[name].shape != problem.inputs[name].shape:
-            expected = f"{problem.inputs[name].shape}, the shape of {name}"
-            raise ValueError(f"hvp {problem.name}: v[{name!r}] must be {expected}, got {checked[name].shape}")
-    return checked

@@ -26,7 +26,7 @@ largest error.
 import heapq
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from numpy_attention.gradcheck.line import (
     refined,
     rms,
 )
-from numpy_attention.gradcheck.problem import Arrays, in_float64
+from numpy_attention.gradcheck.problem import Problem, in_float64
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.tolerance import (
     SAFETY,
@@ -64,6 +64,7 @@ AGREE = 1e-6  # relative to the terms or the slope: the allowed error of the sum
 
 DIRECTIONS = 3
 MORE = 3  # more directions, if the first ones meet corners
+MOST_CALLS = 1000  # about so many calls for one array
 LEVELS = 5  # step sizes for one derivative
 FOUND = 12  # so many wrong elements are enough to show a pattern
 CORNERS = 64  # at most so many elements at corners are compared one by one
@@ -72,27 +73,17 @@ SAMPLE = 48  # random elements that are compared one by one after an error was f
 Along = Callable[[str, slice, np.ndarray], tuple[float, float]]  # `ComplexStep.along`
 
 
-class Element(NamedTuple):
-    """The results for one element."""
-
-    derivative: float
-    error: float  # of the derivative
-    jitter: float  # the round-off of the gradient
-    kink: bool  # whether there is a corner, and the gradient is one of its slopes
-
-
 def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray) -> ArgumentReport:
     """Compare the elements that `chosen` marks with differences; the others are NaN in the report."""
-    found = ArgumentReport.unseen(analytic.name, analytic.gradient)
-    x, scalar = point.exact[analytic.name], point.scalar
+    name, found = analytic.name, ArgumentReport.unseen(analytic.name, analytic.gradient)
+    x, scalar = point.exact[name], point.scalar
     lines = {int(i): scalar.line(x, slice(i, i + 1), np.ones(1)) for i in np.flatnonzero(chosen)}
     steps, error, usual = np.ones(x.size), np.zeros(x.size), rms(x)
-    for i in lines:
-        steps[i] = first_step(float(x.reshape(-1)[i]), usual)
     jitter = analytic.jitter.reshape(-1).copy()
-    round_off = RoundOff(point, _differences_at(point, analytic.name, steps))
+    round_off = RoundOff(point, name, lambda move: _differences_at(move, point.problem, name, steps))
     with np.errstate(all="ignore"):
         for i, line in lines.items():
+            steps[i] = first_step(float(x.reshape(-1)[i]), usual)
             found.numeric[i], error[i], _, _ = quick(line, steps[i])
         known = np.where(chosen, found.numeric, found.analytic)
         size = largest(known[np.isfinite(known)])
@@ -104,11 +95,11 @@ def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray)
         in_doubt = ~near | jumps(jitter, size) | ~(error <= 1e-6 * size)
         doubtful, wrong = np.flatnonzero(in_doubt & chosen), 0
         for i in map(int, doubtful[np.argsort(-np.nan_to_num(off[doubtful], nan=np.inf))]):
-            first = Element(found.numeric[i], error[i], jitter[i], False)
+            first = found.numeric[i], error[i], jitter[i]
             look = _look_closer(point, analytic, i, lines[i], steps[i], first, size, floor, round_off)
             found.numeric[i], error[i], jitter[i], found.kinks[i] = look
-            allowed = tolerance(look.error, analytic.base + look.jitter, floor)
-            wrong += not look.kink and not abs(found.analytic[i] - look.derivative) <= allowed
+            allowed = tolerance(error[i], analytic.base + jitter[i], floor)
+            wrong += not found.kinks[i] and not abs(found.analytic[i] - found.numeric[i]) <= allowed
             if wrong >= ENOUGH:
                 break
         # If L hardly changes, a change may be lost inside the function, below the last bit of 1: log(1 + 1e-20).
@@ -120,33 +111,38 @@ def check_elements(point: Point, analytic: AnalyticGradient, chosen: np.ndarray)
         found.doubt[i] = max(found.doubt[i] - SAFETY * line.last_bit / steps[i], 0.0)
     found.calls = round_off.calls + sum(line.calls for line in lines.values())
     if edges:
-        found.notes.append(f"d{analytic.name}: {edges} elements at the end of the domain have no derivative")
+        found.notes.append(f"d{name}: {edges} elements at the end of the domain have no derivative")
     return found.shaped(analytic.gradient.shape)
 
 
 def _look_closer(
-    point: Point, analytic: AnalyticGradient, i: int, line: Line, step: float, first: Element, size: float,
-    floor: float, round_off: RoundOff,
-) -> Element:
-    """Compute a whole tableau for an element in doubt; if it still disagrees, test for a corner and for round-off."""
+    point: Point, analytic: AnalyticGradient, i: int, line: Line, step: float, first: tuple[float, float, float],
+    size: float, floor: float, round_off: RoundOff,
+) -> tuple[float, float, float, bool]:
+    """Compute a whole tableau for an element in doubt; if it still disagrees, test for a corner and for round-off.
+
+    Takes and returns the derivative, its error and the round-off of the gradient; returns also whether there is a
+    corner, and the gradient is one of its slopes.
+    """
     x, gradient = point.exact[analytic.name], float(analytic.gradient.reshape(-1)[i])
+    (value, error, jitter), kink = first, False
     derivative = refined(line, step)
-    finite = np.isfinite(derivative.value)
-    value, error = (derivative.value, derivative.error) if finite else (first.derivative, first.error)
-    jitter, kink = first.jitter, False
+    if np.isfinite(derivative.value):
+        value, error = derivative.value, derivative.error
     # At a corner the gradient jumps when x moves by a last bit: ignore this jitter.
     agrees = abs(gradient - value) <= tolerance(error, analytic.base, floor)
     jumping = jumps(jitter, size)
+    tied = sum(int(np.sum(other == x.flat[i])) for other in point.exact.values() if isinstance(other, np.ndarray))
     corner = (jumping or not agrees) and is_kink(line, derivative, step)
     if corner and agrees:
         kink = True
-    elif corner or (not agrees and (jumping or _tied(point.exact, x.reshape(-1)[i]))):
+    elif corner or (not agrees and (jumping or tied > 1)):
         kink = allowed_at_corner(point, analytic.name, i, gradient, derivative)
     if corner or (jumping and agrees):
         jitter = 0.0
     elif jumping and not kink:
-        jitter = round_off(analytic, np.array([i]))[0]
-    return Element(value, error, jitter, kink)
+        jitter = round_off(np.array([i]))[0]
+    return value, error, jitter, kink
 
 
 def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> int:
@@ -166,11 +162,6 @@ def _edges(lines: dict[int, Line], steps: np.ndarray, found: ArgumentReport) -> 
     return edges
 
 
-def _tied(exact: Arrays, value: float) -> bool:
-    """Whether another element of any array has the same value."""
-    return sum(int(np.sum(x == value)) for x in exact.values() if isinstance(x, np.ndarray)) > 1
-
-
 def allowed_at_corner(point: Point, name: str, i: int, gradient: float, found: Derivative) -> bool:
     """Whether there is a corner at element i, and the gradient lies between the slopes next to it.
 
@@ -187,35 +178,30 @@ def allowed_at_corner(point: Point, name: str, i: int, gradient: float, found: D
 
 def _of_pieces(point: Point, name: str, i: int) -> tuple[np.ndarray, float]:
     """Derivatives for element i at random points nearby, on the smooth pieces that meet here; and their round-off."""
-    exact, scalar, rng = point.exact, point.scalar, np.random.default_rng(i)
-    names = [other for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64]
-    originals = {other: exact[other].copy() for other in names}
+    exact, rng = point.exact, np.random.default_rng(i)
+    floats = {other: x for other, x in exact.items() if isinstance(x, np.ndarray) and x.dtype == np.float64}
     step = 2.0**-20 * (rms(exact[name]) or 1.0)
     slopes, known = [], math.inf
-    try:
-        for _ in range(PIECES):
-            for other, x in originals.items():
-                exact[other][...] = x + step * rng.standard_normal(x.shape)
-            try:
-                nearby = Scalar(scalar.evaluate, scalar.evaluate(), scalar.dy)
-            except Exception:  # outside the domain
-                continue
-            line = nearby.line(exact[name], slice(i, i + 1), np.ones(1))
-            slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
-            known = 16 * line.last_bit / (step / 64)
-    finally:
-        for other, x in originals.items():
-            exact[other][...] = x
+    for _ in range(PIECES):
+        moved = {other: np.asarray(x + step * rng.standard_normal(x.shape)) for other, x in floats.items()}
+        evaluate = point.problem.bind(exact | moved)
+        try:
+            nearby = Scalar(evaluate, evaluate(), point.scalar.dy)
+        except Exception:  # outside the domain
+            continue
+        line = nearby.line(moved[name], slice(i, i + 1), np.ones(1))
+        slopes.append((line(step / 64) - line(-step / 64)) / (step / 32))
+        known = 16 * line.last_bit / (step / 64)
     return np.array([slope for slope in slopes if np.isfinite(slope)]), known
 
 
 def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
     """Mark gradients at ties whose sum over all equal numbers is wrong; return the number of calls."""
-    exact, scalar, calls = point.exact, point.scalar, 0
+    exact, scalar, kept, calls = point.exact, point.scalar, point.problem.kept, 0
     for value in {float(x) for name, report in reports.items() for x in exact[name][report.kinks]}:
         at_kinks = {name: report.kinks & (exact[name] == value) for name, report in reports.items()}
         # All equal numbers move, also a number without a corner, such as the middle one of three in a sort.
-        tied = {name: exact[name] == value for name, where in at_kinks.items() if where.any()}
+        tied = {name: (exact[name] == value) & kept(name) for name, where in at_kinks.items() if where.any()}
         if sum(int(where.sum()) for where in tied.values()) < 2:
             continue
         line = scalar.through((exact[name] for name in tied), (where.astype(np.float64) for where in tied.values()))
@@ -238,24 +224,17 @@ def check_ties(point: Point, reports: dict[str, ArgumentReport]) -> int:
     return calls
 
 
-def _differences_at(point: Point, name: str, steps: np.ndarray) -> Callable[[Move], DerivativeOf | None]:
+def _differences_at(move: Move, problem: Problem, name: str, steps: np.ndarray) -> DerivativeOf:
     """Derivatives by differences at moved arrays."""
+    arrays = in_float64(move.arrays)
+    evaluate = problem.bind(arrays)
+    scalar = Scalar(evaluate, evaluate(), move.dy)
 
-    def at(move: Move) -> DerivativeOf | None:
-        moved = in_float64(move.arrays)
-        evaluate = point.problem.bind(moved)
-        try:
-            scalar = Scalar(evaluate, evaluate(), move.dy)
-        except Exception:  # the move has left the domain
-            return None
+    def derivative(i: int) -> tuple[float, int]:
+        line = scalar.line(arrays[name], slice(i, i + 1), np.ones(1))
+        return refined(line, steps[i]).value, line.calls
 
-        def derivative(i: int) -> tuple[float, int]:
-            line = scalar.line(moved[name], slice(i, i + 1), np.ones(1))
-            return refined(line, steps[i]).value, line.calls
-
-        return derivative
-
-    return at
+    return derivative
 
 
 class Search:
@@ -297,23 +276,23 @@ class Search:
 
 
 def check_directions(
-    point: Point, analytic: AnalyticGradient, rng: np.random.Generator, most_calls: int, along: Along | None = None
+    point: Point, analytic: AnalyticGradient, rng: np.random.Generator, along: Along | None = None
 ) -> ArgumentReport:
     """Test the whole array along random directions: with complex steps if `along` is given, else with differences.
 
-    If a test fails, find wrong elements, in at most about `most_calls` calls. Some of the elements at which the
+    If a test fails, find wrong elements, in at most about `MOST_CALLS` calls. Some of the elements at which the
     gradient jumps when inputs move, as at corners, are compared one by one.
     """
-    x = point.exact[analytic.name]
+    x, kept = point.exact[analytic.name], point.problem.kept(analytic.name).reshape(-1)
     corners = at_corners(x, analytic)
     found = ArgumentReport.unseen(analytic.name, analytic.gradient)
     calls, resolution, failed = 0, 0.0, False
     for _ in range(DIRECTIONS + MORE):
-        search = Search(point.scalar, x, analytic, rng, along, ~corners)
+        search = Search(point.scalar, x, analytic, rng, along, kept & ~corners)
         off, resolution = search.disagreement(0, x.size)
         failed = not abs(off) <= resolution
         if failed:
-            _bisect(search, off, resolution, found, most_calls - calls)
+            _bisect(search, off, resolution, found, MOST_CALLS - calls)
         calls += search.calls
         if failed and found.wrong.any():  # is this a corner that the moves did not find?
             by_elements = check_elements(point, analytic, found.wrong)
@@ -340,7 +319,7 @@ def check_directions(
             f"d{analytic.name}: wrong along a random direction by {abs(off):.1e}, resolution {resolution:.1e}"
         )
         report.wrong.reshape(-1)[int(np.argmax(np.abs(analytic.gradient)))] = True
-    if corners.any():
+    if (corners := corners & kept).any():
         some = np.zeros(x.size, dtype=bool)
         some[np.flatnonzero(corners)[:CORNERS]] = True
         by_elements = check_elements(point, analytic, some)
@@ -351,13 +330,11 @@ def check_directions(
     return report
 
 
-def at_corners(x: np.ndarray, analytic: AnalyticGradient, known: np.ndarray | None = None) -> np.ndarray:
+def at_corners(x: np.ndarray, analytic: AnalyticGradient, known: Any = False) -> np.ndarray:
     """Mark elements at which the gradient jumps if inputs move by a few last bits, and all elements equal to them."""
     flat = x.reshape(-1)
-    jumping = jumps(analytic.jitter.reshape(-1), largest(analytic.gradient))
-    jumping = jumping if known is None else jumping | known
-    found: np.ndarray = np.isin(flat, flat[jumping]) if jumping.any() else jumping
-    return found
+    jumping = jumps(analytic.jitter.reshape(-1), largest(analytic.gradient)) | known
+    return np.isin(flat, flat[jumping])
 
 
 def _bisect(search: Search, off: float, resolution: float, found: ArgumentReport, most_calls: int) -> None:
@@ -388,6 +365,7 @@ def _bisect(search: Search, off: float, resolution: float, found: ArgumentReport
     if not queue and count < FOUND:
         return  # these few elements explain the whole error
     rng = np.random.default_rng(0)
-    for i in rng.choice(search.x.size, min(SAMPLE, search.x.size), replace=False):
+    moving = np.flatnonzero(search.v)
+    for i in rng.choice(moving, min(SAMPLE, moving.size), replace=False):
         if np.isnan(found.numeric[i]):
             compare(int(i))

@@ -22,10 +22,7 @@ Ridders writes these values into a tableau: a row for each step, and each column
 between neighbours estimates the error of both entries. We take the entry with the smallest difference, and its error is
 this difference plus the round-off. `quick` computes one or two rows, `refined` the whole tableau.
 
-At the end of the domain L exists on one side only, and all powers of h remain in the error (`one_sided`). A test
-without a tableau: |L(h) - h L'| falls like h^2 if L' is right, like h if L' is wrong (`taylor_slope`). At a corner
-(relu at zero, a tie in a maximum) the slopes to the left and to the right differ for every step, however small
-(`is_kink`).
+`one_sided` works at the end of the domain, `is_kink` finds corners, and `taylor_slope` is a test without a tableau.
 
 Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
 """
@@ -306,7 +303,7 @@ def _few_bits(step: float) -> float:
 
 
 def is_kink(line: Line, derivative: Derivative, h: float) -> bool:
-    """Whether the slopes to the left and right differ for every step, however small.
+    """Whether the slopes to the left and right differ for every step, however small, as at zero for relu.
 
     For a smooth function their difference is L'' h, which shrinks with h; at a corner it does not shrink.
     """
@@ -342,6 +339,4 @@ def taylor_slope(line: Line, analytic: float) -> float | None:
         if remainder <= 200 * line.noise:
             break
         remainders.append(remainder)
-    if len(remainders) < 3:
-        return None
-    return math.log2(remainders[-3] / remainders[-1]) / 2
+    return math.log2(remainders[-3] / remainders[-1]) / 2 if len(remainders) > 2 else None

@@ -29,10 +29,10 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.line import Evaluate, Outputs
+from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.trees import (
     Arrays,
     Gradients,
-    are_real,
     cotangent_of,
     has_complex,
     is_scalar,
@@ -52,12 +52,17 @@ __all__ = [
 Inputs = Mapping[str, Any] | tuple[Any, ...] | list[Any]
 Options = Mapping[str, Any]
 
-OWN = {"seed": 0, "reference": "both", "no_gradient": (), "rtol": 0.0, "atol": 0.0}  # defaults of the checker
+OWN: dict[str, Any] = {  # defaults of the checker
+    "seed": 0, "reference": "both", "no_gradient": (), "skip": None, "rtol": 0.0, "atol": 0.0, "nondet": 0.0,
+    "robustness": True, "gradgrad": False,
+}
 REFERENCES = ("both", "complex", "differences")
 
 
-def checked(name: str, seed: Any, reference: Any, rtol: Any, atol: Any) -> tuple[int, float, float]:
-    """The seed and the two tolerances as plain numbers; `name` is for messages.
+def checked(
+    name: str, seed: Any, reference: Any, rtol: Any, atol: Any, nondet: Any = 0.0, gradgrad: Any = False
+) -> tuple[int, float, float, float]:
+    """The seed and the three tolerances as plain numbers; `name` is for messages.
 
     Raises: TypeError or ValueError, in one line, for a value that is not valid.
     """
@@ -69,12 +74,43 @@ def checked(name: str, seed: Any, reference: Any, rtol: Any, atol: Any) -> tuple
 
     known = isinstance(reference, str) and reference in REFERENCES
     require("reference", reference, f"one of {', '.join(REFERENCES)}", True, known)
+    require("gradgrad", gradgrad, "True or False", isinstance(gradgrad, (bool, np.bool_)), True)
     whole = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
     require("seed", seed, "a whole number, 0 or more", whole, whole and seed >= 0)
-    for option, value in {"rtol": rtol, "atol": atol}.items():
+    for option, value in {"rtol": rtol, "atol": atol, "nondet": nondet}.items():
         real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
         require(option, value, "a finite number, 0 or more", real, real and 0 <= value < math.inf)
-    return int(seed), float(rtol), float(atol)
+    return int(seed), float(rtol), float(atol), float(nondet)
+
+
+def by_leaf(problem: "Problem", option: str, given: Any, dtype: type) -> dict[str, np.ndarray]:
+    """The array that an option such as `skip` or `v` holds for each array with a gradient, by the name of this array.
+
+    Raises: TypeError or ValueError, in one line, for a value that is not valid.
+    """
+    if isinstance(given, (tuple, list)):  # in argument order
+        if len(given) > (most := len(problem.arguments)):
+            raise ValueError(f"gradcheck {problem.name}: {option} must hold at most {most} arrays, got {len(given)}")
+        given = dict(zip(problem.arguments, given))
+    if not isinstance(given, Mapping):
+        raise TypeError(f"gradcheck {problem.name}: {option} must be a dict by name, got {type(given).__name__}")
+    known = [name for name in problem.differentiable if name not in problem.without]
+    found: dict[str, np.ndarray] = {}
+    parts = ((argument, *leaf) for argument, tree in given.items() for leaf in taken_apart(tree, argument).items())
+    for argument, name, part in parts:
+        meant = [leaf for leaf in known if is_meant(leaf, name)]
+        if not meant:
+            names = f"the names in {option} must be among {', '.join(known)}, got {name!r}"
+            fix = f"; {argument} is one array" if argument in known else ""
+            raise ValueError(f"gradcheck {problem.name}: {names}{fix}")
+        for leaf in meant:
+            array, shape = np.asarray(part), problem.inputs[leaf].shape
+            if array.shape != shape or (dtype is bool and array.dtype != bool):
+                expected = f"{dtype.__name__}s of shape {shape}, the shape of {leaf}"
+                got = f"{array.dtype} of shape {array.shape}"
+                raise ValueError(f"gradcheck {problem.name}: {option}[{name!r}] must be {expected}, got {got}")
+            found[leaf] = np.asarray(array, dtype)
+    return found
 
 
 def split_options(
@@ -88,15 +124,14 @@ def split_options(
     if options is not None and not isinstance(options, Mapping):
         raise TypeError(f"gradcheck {name}: options must be a dict by name, got {type(options).__name__}")
     found = dict(options or {})
-    for option, value in more.items():
-        if option in found:
-            raise TypeError(f"gradcheck {name}: the option {option} was given twice, by keyword and in options")
-        found[option] = value
+    if twice := [option for option in more if option in found]:
+        raise TypeError(f"gradcheck {name}: the option {twice[0]} was given twice, by keyword and in options")
+    found |= more
     for option, value in (own or {}).items():
-        if value != OWN[option] and option not in found and option in parameters_of(f):
+        if np.any(value != OWN[option]) and option not in found and option in parameters_of(f):
             raise TypeError(
-                f"gradcheck {name}: {option}={value!r} sets the checker's option, but {name} has an option {option} "
-                f"too; set that option by options={{{option!r}: ...}}"
+                f"gradcheck {name}: {option}={reprlib.repr(value)} sets the checker's option, but {name} has an option "
+                f"{option} too; set that option by options={{{option!r}: ...}}"
             )
     return found
 
@@ -120,11 +155,11 @@ def with_own_generators(options: Options) -> dict[str, Any]:
     }
 
 
-def parameters_of(f: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def parameters_of(f: Callable[..., Any]) -> dict[str, Parameter]:
     """The parameters of a function by name; empty for a function without a signature, as some functions in C."""
     if isinstance(f, np.ufunc):  # before NumPy 2.4, inspect.signature raises an error for these
         names = ["x"] if f.nin == 1 else [f"x{i + 1}" for i in range(f.nin)]
-        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_ONLY) for name in names}
+        return {name: Parameter(name, Parameter.POSITIONAL_ONLY) for name in names}
     try:
         return dict(inspect.signature(f).parameters)
     except (TypeError, ValueError):
@@ -142,6 +177,10 @@ class Problem:
     `arguments` are trees; `inputs` holds copies of their leaves by name, so the caller's arrays never change.
     """
 
+    skip: Mapping[str, np.ndarray] = {}  # masks of elements that are not compared
+    nondet = 0.0  # the largest difference between two runs
+    likely = ""  # the diagnosis, if it is known before the check
+
     def __init__(self, name: str, arguments: Arrays, options: Options, no_gradient: Sequence[str] = ()) -> None:
         self.name, self.arguments, self.options = name, arguments, options
         self.inputs: Arrays = {}
@@ -151,7 +190,7 @@ class Problem:
         self.parameters: frozenset[str] = frozenset()  # the parameters of a layer
         self.without = _without(name, self.inputs, no_gradient)  # names of arrays of floats without a gradient
         # Whether inputs or outputs hold complex numbers; the outputs are known after the first call.
-        self.complex = any(has_complex(value) for value in arguments.values())
+        self.complex = has_complex(*arguments.values())
         _require_floats(name, self.inputs, self.without)
 
     def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
@@ -167,6 +206,10 @@ class Problem:
         """The names of the arrays of floats."""
         return [name for name, value in self.inputs.items() if is_float(value)]
 
+    def error(self, text: str) -> GradientError:
+        """An error about this problem."""
+        return GradientError(f"gradcheck {self.name}: {text}")
+
     def with_changes(self, **changes: Any) -> "Problem":
         """A copy of the problem with other attributes or methods."""
         other = copy.copy(self)
@@ -180,7 +223,7 @@ class Problem:
     def run(self, arrays: Arrays) -> tuple[Outputs, Any]:
         """The outputs at these arrays, and a cache for `pull_back`."""
         y, cache = self.call(put_together_each(self.arguments, arrays), fresh(self.options, arrays))
-        real = are_real(arrays)  # arrays are complex only in a complex step
+        real = not has_complex(*arrays.values())  # arrays are complex only in a complex step
         outputs = outputs_of(y, split=real)
         self.complex |= real and has_complex(y)
         if not outputs:
@@ -193,7 +236,14 @@ class Problem:
         y, real, inner = cache
         returned = self.backward(cotangent_of(y, dy, split=real), inner)
         _, grads = match_gradients(self.name, returned, self.arguments)
+        for one, mask in self.skip.items():  # a skipped element may be NaN
+            if (grad := grads.get(one)) is not None and grad.shape == mask.shape:
+                grads[one] = np.where(mask, np.zeros_like(grad), grad)
         return {one: None if one in self.without else grad for one, grad in grads.items()}
+
+    def kept(self, name: str) -> np.ndarray:
+        """The elements of an array that are compared."""
+        return ~self.skip.get(name, np.zeros(self.inputs[name].shape, dtype=bool))
 
     def gradients(self, arrays: Arrays, dy: Outputs) -> Gradients:
         """The gradients by name at these arrays."""
@@ -236,28 +286,20 @@ class OpProblem(Problem):
         return self.op_backward(dy, cache)
 
 
-class FunctionProblem(Problem):
+class FunctionProblem(OpProblem):
     """A plain function `y = f(...)` with its vector-Jacobian product `gradients = vjp(dy, ...)`."""
-
-    def __init__(
-        self, f: Callable[..., Any], vjp: Callable[..., Any], inputs: Inputs, options: Options,
-        no_gradient: Sequence[str] = (),
-    ) -> None:
-        self.f, self.vjp = f, vjp
-        named, self.in_order = name_inputs(f, inputs)
-        super().__init__(name_of(f), named, options, no_gradient)
 
     def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
         given = [arguments.pop(one) for one in self.in_order]
         kept = with_own_generators(options)  # f and vjp must draw the same random numbers
-        return self.f(*given, **arguments, **options), (given, arguments, kept)
+        return self.op(*given, **arguments, **options), (given, arguments, kept)
 
     def backward(self, dy: Any, cache: Any) -> Any:
         given, arguments, options = cache
-        return self.vjp(dy, *given, **arguments, **with_own_generators(options))
+        return self.op_backward(dy, *given, **arguments, **with_own_generators(options))
 
 
-class LayerProblem(Problem):
+class LayerProblem(OpProblem):
     """A layer or a model: a function of its inputs and of all its parameters."""
 
     def __init__(self, layer: Any, inputs: Inputs, options: Options, no_gradient: Sequence[str] = ()) -> None:
@@ -267,25 +309,19 @@ class LayerProblem(Problem):
         clash = sorted(set(held) & set(self.named))
         if clash:
             raise ValueError(f"gradcheck: {name} has an input and a parameter called {clash[0]}")
-        self.op, self.op_backward = layer_as_op(layer, tuple(self.named))
-        super().__init__(name, {**self.named, **held}, options, no_gradient)
+        (self.op, self.op_backward), self.in_order = layer_as_op(layer, tuple(self.named)), []
+        Problem.__init__(self, name, {**self.named, **held}, options, no_gradient)
         self.parameters = frozenset(layer.parameters())
         self.without |= frozenset(held) - self.parameters
         if hasattr(layer, "loss"):
             self.without |= frozenset(self.inputs) - frozenset(held)
-
-    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        return self.op(**arguments, **options)
-
-    def backward(self, dy: Any, cache: Any) -> Any:
-        return self.op_backward(dy, cache)
 
     def _forward(self, layer: Any, arrays: Arrays) -> Any:
         return forward_of(layer)(**put_together_each(self.named, arrays), **fresh(self.options, arrays))
 
     def bind(self, arrays: Arrays) -> Evaluate:
         bound = with_parameters(self.layer, arrays)  # one copy for all calls
-        return lambda: outputs_of(self._forward(bound, arrays)[0], split=are_real(arrays))
+        return lambda: outputs_of(self._forward(bound, arrays)[0], split=not has_complex(*arrays.values()))
 
     def use_again(self, cache: Any, arrays: Arrays) -> None:
         self._forward(cache[-1][0], arrays)
@@ -344,20 +380,16 @@ def _kind(leaf: Any) -> str:
 def name_inputs(f: Callable[..., Any], inputs: Inputs) -> tuple[Arrays, list[str]]:
     """The inputs by argument name, and the names of the inputs that are passed by position."""
     parameters = parameters_of(f)
-    kinds = {parameter.kind for parameter in parameters.values()}
-    names = [
-        one for one, parameter in parameters.items()
-        if parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+    names = [name for name, kind in kinds.items() if kind in by_position]
     if isinstance(inputs, Mapping):  # gradients are returned in argument order
         named = {name: inputs[name] for name in [*names, *inputs] if name in inputs}
-        unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds]
-        if not unknown:
-            return named, list(itertools.takewhile(named.__contains__, names))
-        if names:
+        unknown = [name for name in named if name not in parameters and Parameter.VAR_KEYWORD not in kinds.values()]
+        if unknown and names:
             known = ", ".join(parameters)
             raise TypeError(f"gradcheck {name_of(f)}: it has no argument {unknown[0]!r}; its arguments are {known}")
-        return named, list(named)
+        return named, list(named if unknown else itertools.takewhile(named.__contains__, names))
     if not isinstance(inputs, (tuple, list)):
         raise TypeError(
             f"gradcheck {name_of(f)}: inputs must be a dict by argument name or a tuple in argument order, "
@@ -408,5 +440,4 @@ def with_parameters(layer: Any, arrays: Mapping[str, Any]) -> Any:
 
 def forward_of(layer: Any) -> Callable[..., Any]:
     """The function to differentiate: the loss of a model, the forward of a layer."""
-    forward: Callable[..., Any] = layer.loss if hasattr(layer, "loss") else layer.forward
-    return forward
+    return layer.loss if hasattr(layer, "loss") else layer.forward

@@ -13,9 +13,6 @@ seeds are 0, 1, 2, ... in every run. A failed example prints the command that re
 Any other seed works in the same way. On a terminal or with `-v`, a long check prints its time every five seconds.
 Hypothesis is not needed; with Hypothesis, `strategies.py` also shrinks failing examples.
 
-The checks of one test run one after the other: Python's lock lets only one thread compute on small arrays at a time,
-and two threads were slower than one. pytest-xdist runs examples on several cores (`pytest -n auto`).
-
 pytest imports this file when it starts, so every other module of the package is imported at its first use.
 
 PYTEST_DONT_REWRITE
@@ -24,6 +21,7 @@ PYTEST_DONT_REWRITE
 import argparse
 import contextlib
 import difflib
+import functools
 import importlib
 import re
 import threading
@@ -48,10 +46,6 @@ class Example:
     how: Mapping[str, Any]
     name: str
 
-    def draw(self) -> Any:
-        """The arrays."""
-        return _of("spec").draw_example(self.spec, self.seed, **self.how)
-
     def __str__(self) -> str:
         how = "".join(f", {name}={value!r}" for name, value in self.how.items())
         return f"numpy_attention.gradcheck.spec.draw_example({self.spec!r}, {self.seed}{how})"
@@ -66,21 +60,6 @@ class Checker:
     def __repr__(self) -> str:
         return f"<gradcheck, seed {self._seed}>"
 
-    def __call__(self, op: Any, op_backward: Any, inputs: Any, **more: Any) -> Any:
-        """Call `numpy_attention.gradcheck.gradcheck`."""
-        __tracebackhide__ = True
-        return self._run("gradcheck", op, op_backward, inputs, **more)
-
-    def vjp(self, f: Any, vjp: Any, inputs: Any, **more: Any) -> Any:
-        """Call `numpy_attention.gradcheck.gradcheck_vjp`."""
-        __tracebackhide__ = True
-        return self._run("gradcheck_vjp", f, vjp, inputs, **more)
-
-    def layer(self, layer: Any, inputs: Any, **more: Any) -> Any:
-        """Call `numpy_attention.gradcheck.gradcheck_layer`."""
-        __tracebackhide__ = True
-        return self._run("gradcheck_layer", layer, inputs, **more)
-
     def _run(self, name: str, /, *what: Any, **more: Any) -> Any:
         __tracebackhide__ = True
         checks = _of("check")
@@ -91,6 +70,10 @@ class Checker:
             raise error.with_traceback(None) from error.__cause__  # a traceback through the checker does not help
         self._node.add_report_section("call", "gradcheck", f"{report}\n")
         return report
+
+    __call__ = functools.partialmethod(_run, "gradcheck")
+    vjp = functools.partialmethod(_run, "gradcheck_vjp")
+    layer = functools.partialmethod(_run, "gradcheck_layer")
 
 
 @contextlib.contextmanager
@@ -127,7 +110,7 @@ def drawn(request: pytest.FixtureRequest) -> Any:
     example = getattr(request, "param", None)
     if not isinstance(example, Example):
         pytest.fail(f"{request.node.name}: drawn needs a marker with a spec: @pytest.mark.gradcheck('x: B d')", False)
-    return example.draw()
+    return _of("spec").draw_example(example.spec, example.seed, **example.how)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -166,7 +166,10 @@ class Report:
         elif vague:
             lines = [f"gradcheck {self.name}: {names} not resolved: the derivative is known to too few digits"]
         else:
-            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}{self._reference()}"]
+            references = sorted({argument.reference for argument in self.arguments.values()})
+            source = " and ".join(references).replace("complex step", "the complex step")
+            lines = [f"gradcheck {self.name}: right, worst relative difference {self.error:.1e}"]
+            lines[0] += f" from {source}" if source else ""
         for argument in bad[:6]:
             count, visited = int(argument.wrong.sum()), int(np.isfinite(argument.numeric).sum())
             size = argument.analytic.size
@@ -189,7 +192,7 @@ class Report:
                 "no derivative exists there, so any value between the slopes of the two sides is accepted"
             )
         lines += [*(note for argument in self.arguments.values() for note in argument.notes), *self.notes][:4]
-        if bad and self.error < 1e-4:
+        if bad and 0 < self.error < 1e-4:
             allowed = 10.0 ** math.ceil(math.log10(self.error))
             lines.append(f"if {self.name} stops an iteration at a tolerance, allow this error: rtol={allowed:.0e}")
         if self.slope is not None:
@@ -201,8 +204,3 @@ class Report:
             lines.append("likely mistake: " + self.diagnosis)
         lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)
-
-    def _reference(self) -> str:
-        references = {argument.reference for argument in self.arguments.values()}
-        names = {"complex step": "the complex step", "differences": "differences"}
-        return f" from {' and '.join(names[one] for one in sorted(references))}" if references else ""

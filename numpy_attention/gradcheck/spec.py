@@ -29,6 +29,7 @@ from other kinds (spd from positive and orthogonal) get special values too: diag
 """
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -88,10 +89,6 @@ def _distinct(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarr
     return (step * places * (rng.choice([1e-3, 1.0, 12.0]) if special else 1.0)).reshape(shape)
 
 
-def _sorted(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
-    return np.sort(_floats(shape, rng, special), axis=-1)
-
-
 def _simplex(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
     weights = np.exp(_floats(shape, rng, special))  # the numbers are far below 100, so exp does not overflow
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
@@ -118,13 +115,11 @@ def _spd(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
     return np.asarray(0.5 * (a + a.swapaxes(-1, -2)))
 
 
-def _complex(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
-    return np.asarray(_floats(shape, rng, special) + 1j * _floats(shape, rng, special))
-
-
 NUMBERS: dict[str, Callable[[Shape, np.random.Generator, bool], np.ndarray]] = {
-    "float": _floats, "positive": _positive, "distinct": _distinct, "sorted": _sorted, "simplex": _simplex,
-    "unit": _unit, "orthogonal": _orthogonal, "spd": _spd, "complex": _complex,
+    "float": _floats, "positive": _positive, "distinct": _distinct,
+    "sorted": lambda *how: np.sort(_floats(*how), axis=-1),
+    "simplex": _simplex, "unit": _unit, "orthogonal": _orthogonal, "spd": _spd,
+    "complex": lambda *how: _floats(*how) + 1j * _floats(*how),
 }
 
 
@@ -192,12 +187,8 @@ class Spec:
     def size_names(self) -> tuple[str, ...]:
         """The names of the sizes to choose, in order of appearance; `...` means the leading axes."""
         defined = dict(self.definitions)
-        found: dict[str, None] = {}
-        for argument in self.arguments:
-            for expression in (*argument.dims, argument.limit):
-                for name in _free_names(expression, defined):
-                    found[name] = None
-        return tuple(found)
+        expressions = (one for argument in self.arguments for one in (*argument.dims, argument.limit))
+        return tuple(dict.fromkeys(name for one in expressions for name in _free_names(one, defined)))
 
     def shapes(self, sizes: Mapping[str, Size]) -> dict[str, Shape]:
         """The shape of each argument for these sizes."""
@@ -206,31 +197,24 @@ class Spec:
     def shape(self, argument: Argument, sizes: Mapping[str, Size]) -> Shape:
         shape: Shape = ()
         for expression in argument.dims:
-            if expression == "...":
-                leading = sizes["..."]
-                shape += leading if isinstance(leading, tuple) else (leading,)
-            else:
-                shape += (self.size(expression, sizes),)
+            size = sizes["..."] if expression == "..." else self.size(expression, sizes)
+            shape += size if isinstance(size, tuple) else (size,)
         return shape
 
     def size(self, expression: str, sizes: Mapping[str, Size]) -> int:
         """The value of an axis expression such as `2*d_k` or `T+1`."""
-        defined = dict(self.definitions)
-        total = 0
-        for term in expression.split("+"):
-            product = 1
-            for factor in term.split("*"):
-                if factor.isdigit():
-                    product *= int(factor)
-                elif factor in defined:
-                    product *= self.size(defined[factor], sizes)
-                else:
-                    value = sizes[factor]
-                    if not isinstance(value, int):
-                        raise ValueError(f"spec: size {factor} must be an int, got {value!r}")
-                    product *= value
-            total += product
-        return total
+        if "+" in expression:
+            return sum(self.size(term, sizes) for term in expression.split("+"))
+        if "*" in expression:
+            return math.prod(self.size(factor, sizes) for factor in expression.split("*"))
+        if expression.isdigit():
+            return int(expression)
+        if (definition := dict(self.definitions).get(expression)) is not None:
+            return self.size(definition, sizes)
+        value = sizes[expression]
+        if not isinstance(value, int):
+            raise ValueError(f"spec: size {expression} must be an int, got {value!r}")
+        return value
 
 
 def parse(text: str) -> Spec:
@@ -243,9 +227,8 @@ def parse(text: str) -> Spec:
     if not arguments:
         raise ValueError(f"spec: no arguments in {text!r}; write for example 'x: B T d'")
     names = [argument.name for argument in arguments]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"spec: {name} appears twice in {text!r}")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"spec: {twice[0]} appears twice in {text!r}")
     definitions = []
     for tail in tails:
         name, equals, expression = (piece.strip() for piece in tail.partition("="))
@@ -270,10 +253,8 @@ def draw_sizes(
         pool[int(rng.integers(max(count, 1)))] = 1
     sizes: Sizes = dict(fixed or {})
     for name in names:
-        if name == "...":
-            sizes[name] = tuple(pool.pop() for _ in range(leading))
-        else:
-            sizes[name] = max(pool.pop(), (at_least or {}).get(name, 1))
+        least = (at_least or {}).get(name, 1)
+        sizes[name] = tuple(pool.pop() for _ in range(leading)) if name == "..." else max(pool.pop(), least)
     return sizes
 
 
@@ -377,19 +358,18 @@ class DrawnInputs(dict[str, Any]):
         self.spec, self.sizes, self.seed, self.special = spec, sizes, seed, special
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name}: {_shape(value)}" for name, value in self.items())
+        shapes = ", ".join(
+            f"{name}: None" if value is None else f"{name}: {value.dtype} {value.shape}" for name, value in self.items()
+        )
         chosen = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         return f"<sizes {chosen}; seed {self.seed}{'; special values' * self.special}; {shapes}>"
 
 
-def example_sizes(
-    spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
-    at_least: Mapping[str, int] | None = None, largest: int = 5,
-) -> Sizes:
-    """The sizes of the example of this seed: the first of twelve draws with few elements, else the smallest draw."""
+def example_sizes(spec: Spec | str, seed: int, **how: Any) -> Sizes:
+    """The sizes of the example of this seed: the first of twelve `draw_sizes` with few elements, else the smallest."""
     spec = parse(spec) if isinstance(spec, str) else spec
     rng = np.random.default_rng([seed, 17])
-    draws = [draw_sizes(spec, rng, fixed=fixed, at_least=at_least, largest=largest) for _ in range(12)]
+    draws = [draw_sizes(spec, rng, **how) for _ in range(12)]
     counts = [sum(int(np.prod(shape)) for shape in spec.shapes(sizes).values()) for sizes in draws]
     few = [sizes for sizes, count in zip(draws, counts) if count <= FEW]
     return few[0] if few else draws[int(np.argmin(counts))]
@@ -409,7 +389,3 @@ def draw_example(
         if argument.optional and rng.random() < 1 / 3:
             arrays[argument.name] = None
     return DrawnInputs(spec, sizes, seed, arrays, special)
-
-
-def _shape(value: Any) -> str:
-    return "None" if value is None else f"{value.dtype} {value.shape}"

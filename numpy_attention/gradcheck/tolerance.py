@@ -43,12 +43,13 @@ import numpy as np
 
 from numpy_attention.gradcheck.line import Outputs, Scalar, largest, rms
 from numpy_attention.gradcheck.problem import Gradients, Problem, in_float64, is_float
-from numpy_attention.gradcheck.report import ArgumentReport, GradientError
+from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.trees import Arrays
 
 SAFETY = 8.0  # errors and round-off are estimates: allow this multiple
 JUMP = 1e-9  # relative to the gradient: a larger jitter is measured again
 RESOLVED = 1e-4  # relative to the gradient: with a larger error of the derivative, no element is called right
+KNOWN = "a small known difference is allowed by nondet=..."
 MANY = 64  # with so many elements, the tolerance that most of them need can be estimated
 
 FURTHER = (2**16, 2**16, 2**26, 2**26)  # last bits
@@ -107,73 +108,76 @@ def run_backward(problem: Problem, seed: int) -> tuple[Outputs, Gradients]:
     try:
         returned = problem.pull_back(dy, cache)
     except (ValueError, IndexError) as error:
-        raise _refusal(
-            problem, f"the backward raised {type(error).__name__}: {error}\nlikely mistake: a factor that should be "
-            f"transposed, or axes of the wrong argument; repeat with seed={seed}"
+        raise problem.error(
+            f"the backward raised {type(error).__name__}: {error}\nlikely mistake: a factor that should be transposed, "
+            f"or axes of the wrong argument; repeat with seed={seed}"
         ) from error
     grads = {name: None if grad is None else np.array(grad) for name, grad in returned.items()}
     _require_names(problem, grads)
     _require_unchanged(problem, before, "backward")
     if not all(np.array_equal(a, b) for a, b in zip(dy, kept, strict=True)):
-        raise _refusal(
-            problem, "backward changed dy in place; a residual branch that uses dy too would then get a wrong dy"
-        )
-    for name, again in problem.pull_back(dy, cache).items():
+        why = "a residual branch that uses dy too would then get a wrong dy"
+        raise problem.error(f"backward changed dy in place; {why}")
+    # The round-off of a gradient that is zero in theory may be as large as this gradient.
+    least = max((largest(grad) for grad in grads.values() if grad is not None), default=0.0)
+    try:
+        repeated = problem.pull_back(dy, cache)
+    except Exception as error:
+        fix = "does backward change its cache in place?"
+        raise problem.error(f"a second call of backward raised {type(error).__name__}: {error}; {fix}") from error
+    for name, again in repeated.items():
         first = grads[name]
-        if first is not None and again is not None and not _same(first, np.asarray(again)):
-            raise _refusal(
-                problem, f"two calls of backward return different d{name}; does backward change its cache in place?"
-            )
+        if first is not None and again is not None and not same(first, np.asarray(again), problem.nondet, least):
+            fix = f"does backward change its cache in place? {KNOWN}"
+            raise problem.error(f"two calls of backward return different d{name}; {fix}")
     for name in problem.differentiable:
         grad = grads.get(name)
         if grad is not None:
-            _require_shape(problem, name, grad)
+            if grad.shape != (shape := arrays[name].shape):
+                others = {other: arrays[other].shape for other in problem.differentiable if other != name}
+                mistake = f"\nlikely mistake: {explain_shape(grad.shape, shape, others)}"
+                raise problem.error(f"d{name} has shape {grad.shape}, but {name} has {shape}{mistake}")
             _require_finite(problem, f"d{name}", grad, seed)
         elif name not in problem.without:
             kind = "parameter" if name in problem.parameters else "argument"
             fix = f"; if {name} has no gradient, pass no_gradient=[{name!r}]" if kind == "argument" else ""
-            raise _refusal(problem, f"backward returned no gradient for the {kind} {name}{fix}")
+            raise problem.error(f"backward returned no gradient for the {kind} {name}{fix}")
     return dy, grads
 
 
 def _require_unchanged(problem: Problem, before: Arrays, caller: str) -> None:
     for name, value in before.items():
         if not np.array_equal(problem.inputs[name], value, equal_nan=value.dtype.kind == "f"):
-            raise _refusal(problem, f"the input {name} was changed in place; use a new array in the {caller}")
+            raise problem.error(f"the input {name} was changed in place; use a new array in the {caller}")
 
 
 def _require_function(problem: Problem, y: Outputs) -> None:
     """Two calls with the same arrays must return the same result."""
     again = problem.run(problem.inputs)[0]
-    if len(y) != len(again) or not all(map(_same, y, again)):
+    if len(y) != len(again) or not all(same(*pair, problem.nondet) for pair in zip(y, again)):
         fix = "pass a seeded np.random.Generator as an option (it is copied for every call), or create one inside"
-        raise _refusal(problem, f"two calls with the same arrays return different results; {fix}")
+        raise problem.error(f"two calls with the same arrays return different results; {fix}; {KNOWN}")
 
 
-def _same(one: np.ndarray, again: np.ndarray) -> bool:
-    """Whether two arrays are equal up to the round-off of a sum in another order."""
+def same(one: np.ndarray, again: np.ndarray, nondet: float, least: float = 0.0) -> bool:
+    """Whether two arrays are equal up to `nondet` and the round-off of terms of their size, or of size `least`."""
     if one.shape != again.shape or one.dtype.kind != again.dtype.kind:
         return False
-    few = 64 * float(np.finfo(one.dtype).eps) * largest(one) if one.dtype.kind in "fc" else 0.0
+    few = nondet + 64 * float(np.finfo(one.dtype).eps) * max(largest(one), least) if one.dtype.kind in "fc" else 0.0
     return np.array_equal(one, again, equal_nan=one.dtype.kind in "fc") or bool(np.all(np.abs(one - again) <= few))
 
 
 def _require_names(problem: Problem, grads: Gradients) -> None:
     """Each gradient must belong to an argument; the gradient of an array of floats must be an array of floats."""
-    known = ", ".join(problem.differentiable)
     for name, grad in grads.items():
-        if name not in problem.inputs:
-            raise _refusal(
-                problem, f"backward returned a gradient called {name!r}; the names must be names of arguments: {known}"
-            )
         if grad is None or grad.dtype.kind == "f" or not is_float(problem.inputs[name]):
             continue
         if grad.dtype.kind == "c":
-            raise _refusal(problem, f"d{name} is complex, but {name} is real: do you mean the real part?")
+            raise problem.error(f"d{name} is complex, but {name} is real: do you mean the real part?")
         whole = "; is the array created like an array of integers, or is a comparison not multiplied by dy?"
-        raise _refusal(
-            problem, f"d{name} holds {grad.dtype}, but {name} holds {problem.inputs[name].dtype}: a gradient must "
-            f"be floats{whole if grad.dtype.kind in 'iub' else ''}"
+        raise problem.error(
+            f"d{name} holds {grad.dtype}, but {name} holds {problem.inputs[name].dtype}: a gradient must be floats"
+            + (whole if grad.dtype.kind in "iub" else "")
         )
 
 
@@ -199,8 +203,14 @@ def measure_round_off(
         low, _ = with_round_off(problem, dy, grads, scalar.terms)
         problem, dy, grads = problem.with_changes(inputs=exact), scalar.dy, double
     found, moves = with_round_off(problem, dy, grads, scalar.terms)
+    if problem.nondet:
+        again = scalar.through([], [])
+        scalar.noise += max(abs(again(0.0)) for _ in range(8))
+    for analytic in low:
+        analytic.base += problem.nondet / SAFETY
     for analytic in found:  # tolerances of the caller are added, without the factor SAFETY
-        analytic.base += (atol + rtol * largest(analytic.gradient)) / SAFETY
+        noise = problem.nondet + scalar.noise if problem.nondet else 0.0
+        analytic.base += (atol + noise + rtol * largest(analytic.gradient)) / SAFETY
     return Point(problem, exact, scalar, moves), found, low
 
 
@@ -216,7 +226,7 @@ def with_round_off(
         for name, grad in given.items():
             with np.errstate(all="ignore"):
                 change = np.abs(np.asarray(move.grads.get(name), np.float64) - np.asarray(grad, np.float64))
-            jitter[name] = np.fmax(jitter[name], change)
+            jitter[name] = np.fmax(jitter[name], change - problem.nondet)
     longest = max((max(x.shape, default=1) for x in arrays.values() if isinstance(x, np.ndarray)), default=1)
     sizes = {name: largest(grad.astype(np.float64)) for name, grad in given.items()}
     # A gradient that is zero in theory (a key's bias) consists of the round-off of terms that cancel.
@@ -255,6 +265,7 @@ def moved_by(
     moves = []
     for most in ulps:
         moved = {name: _jittered(value, most, rng) if is_float(value) else value for name, value in arrays.items()}
+        moved |= {name: np.where(mask, arrays[name], moved[name]) for name, mask in problem.skip.items()}
         dy_moved = tuple(_jittered(one, 2, rng) for one in dy)
         with np.errstate(all="ignore"), contextlib.suppress(Exception):  # a move may leave the domain
             grads = problem.gradients(moved, dy_moved)
@@ -266,8 +277,7 @@ def moved_by(
 
 def _jittered(value: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
     ulps = rng.integers(-most, most + 1, value.shape).astype(value.dtype)
-    moved: np.ndarray = value + ulps * np.spacing(np.abs(value))
-    return moved
+    return value + ulps * np.spacing(np.abs(value))
 
 
 def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -> None:
@@ -283,20 +293,10 @@ def _require_finite(problem: Problem, what: str, value: np.ndarray, seed: int) -
             mistake += "; a row whose mask is all False must give zeros, and the backward must apply the mask too"
         elif kinds & set("iu"):
             mistake += "; ignored elements must be left out, not multiplied by 0: 0 times infinity is NaN"
-    raise _refusal(
-        problem, f"{what} holds {value[index]} at index {index} ({int(bad.sum())} of {value.size} elements are NaN or "
-        f"infinite){mistake}; repeat with seed={seed}"
+    raise problem.error(
+        f"{what} holds {value[index]} at index {index} ({int(bad.sum())} of {value.size} elements are NaN or infinite)"
+        f"{mistake}; repeat with seed={seed}"
     )
-
-
-def _require_shape(problem: Problem, name: str, grad: np.ndarray) -> None:
-    shapes = {other: problem.inputs[other].shape for other in problem.differentiable}
-    expected = shapes.pop(name)
-    if grad.shape != expected:
-        raise _refusal(
-            problem, f"d{name} has shape {grad.shape}, but {name} has {expected}\n"
-            f"likely mistake: {explain_shape(grad.shape, expected, shapes)}"
-        )
 
 
 def explain_shape(
@@ -323,10 +323,6 @@ def explain_shape(
     if extra < 0:
         return "summed over too many axes, or not broadcast back over the axes that the forward summed"
     return "a gradient must have the shape of its argument"
-
-
-def _refusal(problem: Problem, text: str) -> GradientError:
-    return GradientError(f"gradcheck {problem.name}: {text}")
 
 
 def tolerance(error: Any, round_off: Any, floor: float = 0.0) -> Any:
@@ -357,34 +353,37 @@ def judge(
 class RoundOff:
     """The scatter of gradient minus derivative at moved points; `derivative_at(move)` computes the derivatives."""
 
-    def __init__(self, point: Point, derivative_at: Callable[[Move], DerivativeOf | None]) -> None:
-        self.point, self.derivative_at, self.calls = point, derivative_at, 0
-        self.known: dict[tuple[int, ...], list[tuple[Move, DerivativeOf | None]]] = {}
+    def __init__(self, point: Point, name: str, derivative_at: Callable[[Move], DerivativeOf]) -> None:
+        self.point, self.name, self.derivative_at, self.calls = point, name, derivative_at, 0
+        self.known: dict[tuple[int, ...], list[tuple[Move, DerivativeOf]]] = {}
 
-    def __call__(self, analytic: AnalyticGradient, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
+    def __call__(self, elements: np.ndarray, ulps: tuple[int, ...] = FURTHER) -> np.ndarray:
         """The scatter for each of these elements, over all moves that changed the element; infinite if unknown."""
         if not elements.size:  # avoid the moves, which run the backward
             return np.zeros(0)
-        x, moves = self.point.exact[analytic.name], self._moves(ulps)
+        x, moves = self.point.exact[self.name], self._moves(ulps)
         off = np.full((len(moves) + 1, elements.size), np.nan)
         for k, (move, derivative) in enumerate(moves):
-            grad = move.grads.get(analytic.name)
-            if grad is None or derivative is None:
+            grad = move.grads.get(self.name)
+            if grad is None:
                 continue
-            moved = (move.arrays[analytic.name] != x).reshape(-1)[elements]
+            moved = (move.arrays[self.name] != x).reshape(-1)[elements]
             for n in np.flatnonzero(moved):
                 value, calls = derivative(int(elements[n]))
                 off[k, n] = float(grad.reshape(-1)[elements[n]]) - value
                 self.calls += calls
-        spread: np.ndarray = np.fmax.reduce(off) - np.fmin.reduce(off)
-        return np.where(np.isfinite(spread), spread, np.inf)
+        spread = np.fmax.reduce(off) - np.fmin.reduce(off) - 2 * self.point.problem.nondet
+        return np.where(np.isfinite(spread), np.maximum(spread, 0.0), np.inf)
 
-    def _moves(self, ulps: tuple[int, ...]) -> list[tuple[Move, DerivativeOf | None]]:
+    def _moves(self, ulps: tuple[int, ...]) -> list[tuple[Move, DerivativeOf]]:
         near = self.point.moves
         if ulps not in self.known and near:
             rng = np.random.default_rng(len(near[0].arrays))
             further = moved_by(ulps, self.point.problem, near[0].arrays, near[0].dy, rng)
-            self.known[ulps] = [(move, self.derivative_at(move)) for move in [*near, *further]]
+            self.known[ulps] = []
+            for move in [*near, *further]:
+                with contextlib.suppress(Exception):  # the move may have left the domain
+                    self.known[ulps].append((move, self.derivative_at(move)))
         return self.known.get(ulps, [])
 
 

@@ -38,7 +38,6 @@ from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
 
-RULE = "the names must be names of arguments"
 DEEPEST = 100  # the largest depth of nested containers
 Gradients = dict[str, np.ndarray | None]
 
@@ -121,14 +120,9 @@ def kind_of(leaf: Any) -> str:
     return kind if kind in ("f", "c") else ""
 
 
-def has_complex(value: Any) -> bool:
-    """Whether a tree holds complex numbers."""
-    return any(kind_of(leaf) == "c" for _, leaf in leaves(value))
-
-
-def are_real(arrays: Mapping[str, Any]) -> bool:
-    """Whether none of these arrays holds complex numbers."""
-    return not any(kind_of(array) == "c" for array in arrays.values())
+def has_complex(*trees: Any) -> bool:
+    """Whether one of the trees holds complex numbers."""
+    return any(kind_of(leaf) == "c" for tree in trees for _, leaf in leaves(tree))
 
 
 def names_in(value: Any, name: str) -> list[str]:
@@ -154,21 +148,19 @@ def put_together_each(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
 
 def put_together(value: Any, name: str, arrays: Mapping[str, Any]) -> Any:
     """The tree with its leaves replaced by other arrays."""
-    if type(value) is np.ndarray and value.dtype.kind != "c":
-        return arrays[name]
-    return tree_map(lambda one, leaf: _leaf(one, leaf, arrays), value, name)
 
+    def of_leaf(name: str, leaf: Any) -> Any:
+        if isinstance(leaf, (np.random.Generator, np.random.RandomState)):
+            return copy.deepcopy(leaf)  # so that every call draws the same dropout mask
+        kind = kind_of(leaf)
+        value = in_complex_plane(arrays[f"{name}.real"], arrays[f"{name}.imag"]) if kind == "c" else arrays[name]
+        if kind and is_scalar(leaf):
+            value = np.asarray(value)[()]
+            # A complex step of a float stays a NumPy scalar, since NumPy can compare complex numbers.
+            return value.item() if type(leaf) in (float, complex) and value.dtype.kind == kind else value
+        return value
 
-def _leaf(name: str, leaf: Any, arrays: Mapping[str, Any]) -> Any:
-    if isinstance(leaf, (np.random.Generator, np.random.RandomState)):
-        return copy.deepcopy(leaf)  # so that every call draws the same dropout mask
-    kind = kind_of(leaf)
-    value = in_complex_plane(arrays[f"{name}.real"], arrays[f"{name}.imag"]) if kind == "c" else arrays[name]
-    if kind and is_scalar(leaf):
-        value = np.asarray(value)[()]
-        # A complex step of a float stays a NumPy scalar, since NumPy can compare complex numbers.
-        return value.item() if type(leaf) in (float, complex) and value.dtype.kind == kind else value
-    return value
+    return tree_map(of_leaf, value, name)
 
 
 def is_scalar(leaf: Any) -> bool:
@@ -226,18 +218,16 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
     if isinstance(returned, dict):
         unknown = [key for key in returned if key not in arguments]
         if unknown:
-            known = ", ".join(floats)
-            trouble = f"backward returned a gradient called {unknown[0]!r}; {RULE}: {known}"
+            rule = f"the names must be names of arguments: {', '.join(floats)}"
+            trouble = f"backward returned a gradient called {unknown[0]!r}; {rule}"
         else:
             meanings.append(returned)
     else:
         grads = tuple(returned) if type(returned) in (tuple, list) else (returned,)
         given = tuple(grad for grad in grads if grad is not None)
-        if len(grads) == len(floats) or len(given) == len(floats):
-            meanings.append(dict(zip(floats, grads if len(grads) == len(floats) else given, strict=True)))
-        elif len(grads) == len(arguments):
-            meanings.append(dict(zip(arguments, grads, strict=True)))
-        else:
+        pairs = ((floats, grads), (floats, given), ([*arguments], grads))
+        meanings += [dict(zip(names, ones)) for names, ones in pairs if len(names) == len(ones)][:1]
+        if not meanings:
             trouble = (
                 f"backward returned {len(given)} gradients for {len(floats)} arrays "
                 f"of floats ({', '.join(floats) or 'none'}); return one for each, in argument order"
@@ -262,16 +252,18 @@ def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
 
     Raises: TreeError
     """
-    mine = children(value)
-    if mine is None:
-        return _gradients_of_leaf(value, grad, name)
+    mine, theirs, kind = children(value), children(grad), kind_of(value)
+    if mine is None and not kind:  # an integer has no gradient
+        return {}
     if grad is None:
         return dict.fromkeys(names_in(value, name))
-    theirs = children(grad)
-    if theirs is None:
+    if (mine is None) != (theirs is None):
         raise TreeError(f"d{name} is {_kind(grad)}, but {name} is {_kind(value)}")
-    in_order = isinstance(value, (tuple, list))
-    if in_order and type(grad) in (tuple, list):
+    if mine is None or theirs is None:  # two leaves
+        if kind == "c":
+            return {f"{name}.real": np.real(grad), f"{name}.imag": np.imag(grad)}
+        return {name: grad if hasattr(grad, "dtype") else np.asarray(grad)}
+    if isinstance(value, (tuple, list)) and type(grad) in (tuple, list):
         if len(theirs) != len(mine):
             raise TreeError(f"d{name} has {len(theirs)} entries, but {name} has {len(mine)}")
         theirs = dict(zip(mine, theirs.values(), strict=True))
@@ -283,19 +275,6 @@ def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
         if step in theirs:
             found |= gradients_of(one, theirs[step], name + step) if names_in(one, name) else {}
     return found
-
-
-def _gradients_of_leaf(leaf: Any, grad: Any, name: str) -> Gradients:
-    kind = kind_of(leaf)
-    if not kind:  # an integer has no gradient
-        return {}
-    if grad is None:
-        return dict.fromkeys(names_in(leaf, name))
-    if children(grad) is not None:
-        raise TreeError(f"d{name} is {_kind(grad)}, but {name} is {_kind(leaf)}")
-    if kind == "c":
-        return {f"{name}.real": np.real(grad), f"{name}.imag": np.imag(grad)}
-    return {name: grad if hasattr(grad, "dtype") else np.asarray(grad)}
 
 
 def _kind(value: Any) -> str:

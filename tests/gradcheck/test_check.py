@@ -184,3 +184,188 @@ def test_all_calls_for_derivatives_are_counted(reference: str) -> None:
     if reference != "complex":  # the complex step finds no corner
         assert {uncounted("relu", width, 1, reference) for width in (2, 7)} == softmax
         assert len({uncounted("relu", width, 1000, reference) for width in (2, 7)}) == 1
+
+
+def sqrt_vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return dy / (2 * np.sqrt(x))
+
+
+def wrong_at(places: np.ndarray, by: float) -> Any:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        dx = sqrt_vjp(dy, x)
+        if dx.shape == places.shape:
+            dx[places] = dx[places] * by + 1
+        return dx
+
+    return vjp
+
+
+@pytest.mark.parametrize("reference", ["both", "complex", "differences"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("shape", [(3, 4), (60, 50)])
+def test_skipped_elements_may_be_nan_and_all_others_are_compared(
+    shape: tuple[int, int], dtype: type, reference: str, rng: np.random.Generator
+) -> None:
+    x = rng.uniform(1, 2, shape).astype(dtype)
+    mask = rng.random(shape) < 0.2
+    mask[0, 0], mask[1, 1] = True, False
+    x[mask] = 0
+    how: dict[str, Any] = {"skip": {"x": mask}, "reference": reference}
+    report = gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), **how)
+    assert f"dx: skip leaves out {mask.sum()} of {mask.size} elements" in str(report)
+    assert np.isnan(report.arguments["x"].numeric[mask]).all()
+    assert gradcheck_vjp(np.sqrt, wrong_at(mask, np.nan), (x,), **how).ok
+    one = np.zeros(shape, bool)
+    one[1, 1] = True
+    with pytest.raises(GradientError, match=r"dx\[1, 1\]") as caught:
+        gradcheck_vjp(np.sqrt, wrong_at(one, 1.0), (x,), **how)
+    assert caught.value.report is not None
+    assert not (caught.value.report.arguments["x"].wrong & mask).any()
+    with pytest.raises(GradientError, match="dx holds -inf at index"):
+        gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), reference=reference)
+
+
+def test_a_skipped_step_of_the_function_does_not_disturb_other_elements() -> None:
+    """The result jumps where x is a whole number, so differences along all elements would find no derivative."""
+    x = np.array([0.0, 0.5, -0.3, 1.0])
+    report = gradcheck_vjp(
+        lambda x: (x + 3 * np.floor(np.real(x))).sum() * x, lambda dy, x: dy * (x + 3 * np.floor(x)).sum() + (dy @ x),
+        (x,), skip={"x": x == np.round(x)},
+    )
+    assert report.error < 1e-12
+
+
+def test_of_two_equal_numbers_one_may_be_skipped() -> None:
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * (x == x.max())
+
+    x = np.array([2.0, 1.0, 2.0, 0.0])
+    with pytest.raises(GradientError, match="a tie"):
+        gradcheck_vjp(lambda x: x.max(), vjp, (x,))
+    assert gradcheck_vjp(lambda x: x.max(), vjp, (x,), skip={"x": np.arange(4) == 0}).ok
+
+
+def test_skip_may_be_a_tuple_in_argument_order(rng: np.random.Generator) -> None:
+    x, mask = rng.uniform(1, 2, 4), np.arange(4) == 1
+    assert gradcheck_vjp(np.sqrt, wrong_at(mask, 2.0), (x,), skip=(mask,)).ok
+    with pytest.raises(ValueError, match=r"skip\['x'\] must be bools of shape \(4,\), the shape of x"):
+        gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), skip=(mask[0],))
+    with pytest.raises(ValueError, match=r"skip must hold at most 1 arrays, got 4"):
+        gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), skip=mask.tolist())
+
+
+def test_skip_takes_the_path_of_an_array_and_the_name_of_a_complex_one(rng: np.random.Generator) -> None:
+    tree = {"w": rng.standard_normal(3), "s": 2.0}
+
+    def vjp(dy: np.ndarray, p: Any) -> Any:
+        return {"w": dy * p["s"] + np.array([0, 9, 0]), "s": (dy * p["w"]).sum() + 1}
+
+    skip: dict[str, Any] = {"p.w": np.arange(3) == 1, "p.s": True}
+    assert gradcheck_vjp(lambda p: p["w"] * p["s"], vjp, (tree,), skip=skip).ok
+    z = rng.standard_normal(4) + 1j
+    report = gradcheck_vjp(
+        lambda z: z**3, lambda dy, z: dy * np.conj(3 * z**2) + (np.arange(4) == 2), (z,), skip={"z": np.arange(4) == 2}
+    )
+    assert [np.isnan(one.numeric).sum() for one in report.arguments.values()] == [1, 1]
+    layer = na.LayerNorm(4, dtype=np.float64)
+    report = na.gradcheck.gradcheck_layer(layer, (rng.standard_normal((3, 4)),), skip={"gamma": np.arange(4) == 1})
+    assert np.isnan(report.arguments["gamma"].numeric[1])
+
+
+MASK = np.zeros((2, 3), bool)
+
+
+@pytest.mark.parametrize(("skip", "message"), [
+    (MASK, "skip must be a dict by name, got ndarray"),
+    ({"y": MASK}, "the names in skip must be among x, got 'y'$"),
+    ({"x": MASK.tolist()}, r"the names in skip must be among x, got 'x\[0\]\[0\]'; x is one array$"),
+    ((MASK, MASK), r"skip must hold at most 1 arrays, got 2"),
+    ({"x": MASK[0]}, r"skip\['x'\] must be bools of shape \(2, 3\), the shape of x, got bool of shape \(3,\)"),
+    ({"x": MASK.astype(int)}, r"skip\['x'\] must be bools of shape \(2, 3\), the shape of x, got int64"),
+    ({"x": None}, r"skip\['x'\] must be bools of shape \(2, 3\), the shape of x, got object of shape \(\)"),
+])
+def test_a_wrong_mask_is_one_line(skip: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        na.gradcheck(ops.silu, ops.silu_backward, (np.ones((2, 3)),), skip=skip)
+
+
+def noise(size: float, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    return size * rng.uniform(-0.5, 0.5, x.shape)
+
+
+@pytest.mark.parametrize("size", [1e-12, 1e-9, 1e-6, 1e-4])
+def test_known_noise_is_allowed_and_a_larger_mistake_is_found(size: float) -> None:
+    """In the forward, in the backward, in both; added or multiplied; with and without a complex step."""
+    rng = np.random.default_rng(0)
+
+    def times(x: np.ndarray) -> np.ndarray:
+        return np.sin(x) * (1 + noise(size, x, rng))
+
+    def plus(x: np.ndarray) -> np.ndarray:
+        return np.sin(x) + noise(size, x, rng)
+
+    def cubed(x: np.ndarray) -> np.ndarray:
+        return np.abs(x) ** 3 + noise(size, x, rng)
+
+    def cos(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * np.cos(x) + noise(size, x, rng)
+
+    def square(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return dy * 3 * np.abs(x) * x + noise(size, x, rng)
+
+    x = np.linspace(0.5, 1.4, 6).reshape(2, 3)
+    for f, vjp, finds in ((times, cos, 10), (plus, cos, 10), (np.sin, cos, 10), (cubed, square, 100_000)):
+        for seed in range(5):
+            assert gradcheck_vjp(f, vjp, (x,), seed=seed, nondet=size).ok
+            by = finds * size + 1e-9
+
+            def wrong(dy: np.ndarray, x: np.ndarray, vjp: Any = vjp, by: float = by) -> Any:
+                return vjp(dy, x) + by * (np.arange(6).reshape(2, 3) == 4)
+
+            with pytest.raises(GradientError):
+                gradcheck_vjp(f, wrong, (x,), seed=seed, nondet=size, robustness=False)
+            with pytest.raises(GradientError, match="differen"):
+                gradcheck_vjp(f, vjp, (x,), seed=seed, nondet=size / 100)
+
+
+def test_known_noise_of_float32_is_allowed(rng: np.random.Generator) -> None:
+    """A sum in another order in every run, as on a GPU: the noise exists only in float32."""
+    def noisy(y: np.ndarray) -> np.ndarray:
+        return (y + 3e-5 * rng.uniform(-0.5, 0.5, y.shape)).astype(y.dtype) if y.dtype == np.float32 else y
+
+    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
+        return noisy(dy @ w.T), noisy(x.T @ dy)
+
+    x, w = rng.standard_normal((5, 4)).astype(np.float32), rng.standard_normal((4, 3)).astype(np.float32)
+    for seed in range(20):
+        assert gradcheck_vjp(lambda x, w: noisy(x @ w), vjp, (x, w), seed=seed, nondet=3e-5).ok
+    with pytest.raises(GradientError, match="dw"):
+        gradcheck_vjp(
+            lambda x, w: noisy(x @ w), lambda dy, x, w: (vjp(dy, x, w)[0], 1.001 * vjp(dy, x, w)[1]), (x, w),
+            nondet=3e-5,
+        )
+
+
+def test_nondet_is_named_where_two_runs_differ() -> None:
+    rng = np.random.default_rng(0)
+    for f, vjp in (
+        (lambda x: x + noise(1e-6, x, rng), lambda dy, x: dy), (lambda x: x, lambda dy, x: dy + noise(1e-6, x, rng))
+    ):
+        with pytest.raises(GradientError, match="a small known difference is allowed by nondet="):
+            gradcheck_vjp(f, vjp, (np.ones(3),))
+
+
+def test_an_option_of_the_function_may_be_called_skip(rng: np.random.Generator) -> None:
+    def masked(x: np.ndarray, skip: np.ndarray) -> np.ndarray:
+        return np.where(skip, 0.0, x)
+
+    def vjp(dy: np.ndarray, x: np.ndarray, skip: np.ndarray) -> np.ndarray:
+        return np.where(skip, 0.0, dy)
+
+    x, mask = rng.standard_normal(4), np.arange(4) == 1
+    assert gradcheck_vjp(masked, vjp, (x,), options={"skip": mask}).ok
+    with pytest.raises(TypeError, match=r"skip=array.* sets the checker's option, but masked has an option skip too"):
+        gradcheck_vjp(masked, vjp, (x,), skip=mask)
+    with pytest.raises(TypeError, match=r"skip=\(array.*,\) sets the checker's option"):
+        gradcheck_vjp(masked, vjp, (x,), skip=(np.zeros((20, 4), dtype=bool),))

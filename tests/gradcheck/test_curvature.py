@@ -8,7 +8,8 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck import hvp, hvp_layer, hvp_vjp
+from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp, hvp, hvp_layer, hvp_vjp
+from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.complex_step import NoComplexStep
 from numpy_attention.gradcheck.curvature import hessian_times, symmetry
 from numpy_attention.gradcheck.problem import Problem
@@ -138,10 +139,11 @@ def test_trees_use_the_names_of_their_leaves(rng: np.random.Generator) -> None:
 
 def test_a_direction_that_does_not_fit_is_refused(rng: np.random.Generator) -> None:
     model, batch = tiny_gpt(rng)
-    with pytest.raises(ValueError, match=r"hvp GPT: the names in v must be among .*, got 'head.z'"):
+    with pytest.raises(ValueError, match=r"gradcheck GPT: the names in v must be among .*, got 'head.z'"):
         hvp_layer(model, batch, {"head.z": np.ones(3)})
     name, p = next(iter(model.parameters().items()))
-    with pytest.raises(ValueError, match=r"hvp GPT: v\[.*\] must be \(5, 4\), the shape of .*, got \(4,\)"):
+    message = r"gradcheck GPT: v\[.*\] must be floats of shape \(5, 4\), the shape of .*, got float64 of shape \(4,\)"
+    with pytest.raises(ValueError, match=message):
         hvp_layer(model, batch, {name: p[0]})
 
 
@@ -174,3 +176,112 @@ def test_ops_refuse_complex_arrays_after_hvp(rng: np.random.Generator) -> None:
     hvp_layer(model, batch, {})
     with pytest.raises(TypeError, match="softmax: x must be an array of floats, got complex128"):
         ops.softmax(np.ones(3) + 0j)
+
+
+def test_gradgrad_checks_ops_layers_models_and_trees(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    model, batch = tiny_gpt(rng, np.float32)
+    reports = [
+        gradcheck(ops.softmax, ops.softmax_backward, (x.astype(np.float32),), gradgrad=True),
+        gradcheck_layer(na.LayerNorm(4, dtype=np.float64), (x,), gradgrad=True),
+        gradcheck_layer(model, batch, gradgrad=True),
+        gradcheck_vjp(lambda x: 2 * x, lambda dy, x: 2 * dy, (x,), gradgrad=True),
+        gradcheck_vjp(lambda dy: dy**2, lambda d, dy: 2 * d * dy, (x,), gradgrad=True),
+        gradcheck_vjp(lambda dy, dy_: dy * dy_, lambda d, dy, dy_: (d * dy_, d * dy), (x, x), gradgrad=True),
+        gradcheck_vjp(
+            lambda p, s, e: [p["w"] * s, np.sin(p["w"])],
+            lambda dy, p, s, e: ({"w": dy[0] * s + dy[1] * np.cos(p["w"])}, (dy[0] * p["w"]).sum(), None),
+            ({"w": x}, 1.5, x), no_gradient="e", gradgrad=True,
+        ),
+    ]
+    for report in reports:
+        (note,) = (note for note in report.notes if note.startswith("second derivatives: right"))
+        assert float(note.rpartition(" ")[2]) < 1e-13
+
+
+@pytest.mark.slow
+def test_gradgrad_agrees_for_every_op_of_the_catalogue() -> None:
+    for name in sorted(set(CATALOGUE) - SATURATED - CORNER):
+        problem = CATALOGUE[name].case(2).problem()
+        if problem.name.islower():
+            assert check(problem, 2, sample=12, structure=False, gradgrad=True).ok
+
+
+def cube_vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return dy * 3 * x * x
+
+
+@pytest.mark.parametrize(("wrong", "where"), [
+    (lambda dy, x: dy * 3 * np.abs(x) ** 2, r"dx \(2, 3\): 6 of 6"),
+    (lambda dy, x: dy * 3 * (x.real * x), r"dx \(2, 3\): 6 of 6"),
+    (lambda dy, x: cube_vjp(dy, x) + 1e-3 * dy * (np.roll(x, 1) - np.roll(X, 1)), r"dx \(2, 3\): 6 of 6"),
+    (lambda dy, x: cube_vjp(dy, x) + dy * dy * (x - X), r"dx \(2, 3\): 6 of 6|ddy"),
+], ids=["abs", "real", "not symmetric", "not linear nearby"])
+def test_a_backward_with_a_wrong_derivative_is_found(wrong: Any, where: str) -> None:
+    how: dict[str, Any] = {"robustness": False}
+    assert gradcheck_vjp(lambda x: x**3, wrong, (X,), **how).ok
+    if "dy" in where:  # H is symmetric here, and right: only dy moves
+        assert gradcheck_vjp(lambda x: x**3, wrong, (X,), gradgrad=True, **how).ok
+        return
+    with pytest.raises(GradientError, match=f"_backward: dx wrong(.|\n)*{where}(.|\n)*mistake: the backward is not"):
+        gradcheck_vjp(lambda x: x**3, wrong, (X,), gradgrad=True, **how)
+
+
+X = np.linspace(0.4, 1.7, 6).reshape(2, 3)
+
+
+def test_gradgrad_leaves_out_skipped_elements(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    x[1] = 0
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return (dy / np.sqrt((x * x).sum(-1)))[:, None] * x
+
+    mask = np.repeat([[False], [True], [False]], 4, axis=1)
+    assert gradcheck_vjp(lambda x: np.sqrt((x * x).sum(-1)), vjp, (x,), skip={"x": mask}, gradgrad=True).ok
+
+
+def test_gradgrad_names_a_function_without_complex_arrays(rng: np.random.Generator) -> None:
+    x = rng.standard_normal(3)
+    with pytest.raises(NoComplexStep, match="hvp f: it rejects complex arrays: ufunc 'floor'"):
+        gradcheck_vjp(f_of_floor, lambda dy, x: dy * np.floor(x), (x,), gradgrad=True)
+    with pytest.raises(NoComplexStep, match="its arrays are complex already"):
+        gradcheck_vjp(lambda z: z * z, lambda dy, z: 2 * dy * np.conj(z), (x + 1j,), gradgrad=True)
+
+    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "c":
+            raise ValueError("only floats")
+        return dy * np.cos(x)
+
+    with pytest.raises(NoComplexStep, match="gradcheck sin: gradgrad needs a backward of complex arrays: only floats"):
+        gradcheck_vjp(np.sin, vjp, (x,), gradgrad=True)
+
+
+@pytest.mark.parametrize("gradgrad", [None, 1, "no", np.array([True, False])])
+def test_gradgrad_must_be_true_or_false(gradgrad: Any) -> None:
+    with pytest.raises(TypeError, match="gradcheck sin: gradgrad must be True or False, got"):
+        gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),), gradgrad=gradgrad)
+
+
+def f_of_floor(x: np.ndarray) -> np.ndarray:
+    return (x * np.floor(x)).sum()
+
+
+f_of_floor.__name__ = "f"
+
+
+def test_a_double_backward_is_checked_as_a_function_of_dy_and_x(rng: np.random.Generator) -> None:
+    dy, x = rng.standard_normal((2, 3, 4))
+    inputs = {"dy": dy, "x": x}
+    assert gradcheck_vjp(cube_vjp, lambda u, dy, x: (3 * u * x * x, 6 * u * dy * x), inputs).ok
+    with pytest.raises(GradientError, match="dx: half of what it should be"):
+        gradcheck_vjp(cube_vjp, lambda u, dy, x: (3 * u * x * x, 3 * u * dy * x), inputs)
+
+    def backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return ops.silu_backward(dy, ops.silu(x)[1])
+
+    def double(u: np.ndarray, dy: np.ndarray, x: np.ndarray) -> Any:
+        return ops.silu_backward(u, ops.silu(x)[1]), hvp(ops.silu, ops.silu_backward, (x,), (u,), dy=dy)["x"]
+
+    assert gradcheck_vjp(backward, double, inputs).ok

@@ -130,7 +130,7 @@ def test_every_check_refuses_invalid_options_before_any_call() -> None:
 
 
 def test_numpy_numbers_are_valid_options() -> None:
-    assert checked("f", np.int8(127), "both", np.float32(0.5), 1) == (127, 0.5, 1.0)
+    assert checked("f", np.int8(127), "both", np.float32(0.5), 1) == (127, 0.5, 1.0, 0.0)
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(2),), seed=np.int8(127)).seed == 127
 
 

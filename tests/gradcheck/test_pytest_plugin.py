@@ -118,12 +118,22 @@ def test_functions_and_layers_and_a_test_without_a_spec(mine: pytest.Pytester) -
 def test_vjp(gradcheck):
     assert gradcheck.vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),), seed=5).seed == 5
 
+def test_keywords(gradcheck):
+    def wrong(dy, x):
+        return np.clip(dy, -3, 3) * np.where(x == 2, np.nan, np.cos(x))
+
+    x = np.arange(4.0)
+    report = gradcheck.vjp(np.sin, wrong, (x,), robustness=["sizes"], skip={"x": x == 2})
+    assert "robustness was not checked: repeated, memory" in str(report)
+    with pytest.raises(AssertionError, match="not linear"):
+        gradcheck.vjp(np.sin, wrong, (x,), skip={"x": x == 2})
+
 def test_layer(gradcheck):
     from numpy_attention import Linear
     layer = Linear(3, 2, np.random.default_rng(0), dtype=np.float64)
     assert gradcheck.layer(layer, {"x": np.ones((4, 3))}).seed == 0
 """)
-    mine.runpytest(*PLUGIN).assert_outcomes(passed=2)
+    mine.runpytest(*PLUGIN).assert_outcomes(passed=3)
 
 
 @pytest.mark.parametrize(("marker", "message"), [

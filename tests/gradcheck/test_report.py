@@ -78,3 +78,10 @@ def test_an_unseen_gradient_is_nan_and_gets_its_shape() -> None:
     assert report.worst == (1, 1)
     assert np.isnan(report.numeric).sum() == np.isnan(report.resolution).sum() == 5
     assert report.shape == report.resolution.shape == report.doubt.shape == (2, 3)
+
+
+def test_a_gradient_that_is_wrong_only_along_a_direction_has_a_report(rng: np.random.Generator) -> None:
+    """Then no element was compared, and the largest error of an element is 0."""
+    argument = ArgumentReport.unseen("x", rng.standard_normal(3))
+    argument.wrong[1] = True
+    assert "dx (3,): 1 of 0 compared (of 3) elements wrong" in str(Report("f", {"x": argument}, 0, 7))

@@ -98,6 +98,9 @@ def test_backward_that_changes_dy_or_its_cache(rng: np.random.Generator) -> None
         gradcheck(lambda x: (x.copy(), None), changes_dy, {"x": x})
     with pytest.raises(GradientError, match="two calls of backward return different dx"):
         gradcheck(lambda x: (x * x / 2, [x.copy()]), changes_cache, {"x": x})
+    message = "a second call of backward raised IndexError: pop from empty list; does backward change its cache"
+    with pytest.raises(GradientError, match=message):
+        gradcheck(lambda x: (x * 1, [1.0]), lambda dy, cache: dy * cache.pop(), {"x": x})
 
 
 def test_a_parameter_without_a_gradient_is_named(rng: np.random.Generator) -> None:
