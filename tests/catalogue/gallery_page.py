@@ -129,8 +129,9 @@ def of_complex_steps(text: str) -> str:
     text = counted(text, r"a list of \d+ functions", f"a list of {len(CATALOGUE)} functions")
     found = f"finds only {caught} of the gallery's {len(GALLERY)} mistakes"
     text = counted(text, r"finds only \d+ of the gallery's \d+ mistakes", found)
-    text = counted(text, r"in \d+ of them the Hessian", f"in {asymmetric} of them the Hessian")
-    return counted(text, r"in \d+ the shapes", f"in {caught - asymmetric} the shapes")
+    found = f"In {asymmetric} of these {caught} cases the Hessian"
+    text = counted(text, r"In \d+ of these \d+ cases the Hessian", found)
+    return counted(text, r"in the other \d+ cases the shapes", f"in the other {caught - asymmetric} cases the shapes")
 
 
 if __name__ == "__main__":

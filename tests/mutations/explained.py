@@ -110,7 +110,7 @@ OF_PACKAGES = (
     Explained("gradcheck/trees.children",
               ("zip(value._fields, value, strict=True) -> zip(value._fields, value)",),
               "A NamedTuple always has as many values as fields."),
-    Explained("gradcheck/experiments._near", ("np.abs(a - b) <= slack -> np.abs(a - b) < slack",),
+    Explained("gradcheck/simpler.near", ("np.abs(a - b) <= slack -> np.abs(a - b) < slack",),
               "Equality at the limit of a tolerance that is never zero."),
     Explained("gradcheck/experiments.ignored_places_of_dy", ("0 < len(ignored) < n -> 0 <= len(ignored) < n",),
               "An empty part of dy changes nothing; it costs two calls."),

@@ -68,9 +68,22 @@ def erf_gradient_for_tanh(x: Array, approximate: str = "tanh") -> Any:
     return gelu(x, approximate)[0], x
 
 
-def _gelu_slope(x: Array, du: Array) -> Array:
-    t = np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+def _gelu_slope(x: Array, du: Array, root: float = math.sqrt(2 / math.pi)) -> Array:
+    t = np.tanh(root * (x + 0.044715 * x**3))
     return (1 + t) / 2 + x * (1 - t * t) / 2 * du
+
+
+@op_of(
+    "gelu",
+    lambda dy, x: dy * _gelu_slope(x, 0.7978845 * (1 + 3 * 0.044715 * x * x), 0.7978845),
+    diagnosis="is a constant rounded to too few digits",
+)
+def constant_with_seven_digits(x: Array, approximate: str = "tanh") -> Any:
+    """The forward uses sqrt(2 / pi), but the backward uses 0.7978845, which is this number with only seven digits.
+
+    Hides: the error is about 2e-8 of the gradient, which is below the tolerance of nearly every test.
+    """
+    return gelu(x, approximate)[0], x
 
 
 @op_of("gelu", lambda dy, x: dy * _gelu_slope(x, 1 + 3 * 0.044715 * x * x))

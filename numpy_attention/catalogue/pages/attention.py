@@ -111,7 +111,7 @@ def plain_attention(
 PLAIN = {ATTENTION: plain_attention}
 
 
-@backward_of(ATTENTION, diagnosis="right without dropout")
+@backward_of(ATTENTION, diagnosis="in place of `fold_heads(dropped, k)`")
 def dv_before_dropout(dy: Array, cache: AttentionCache) -> Any:
     """dv uses the weights before dropout, but the forward computes the output from the weights after dropout.
 

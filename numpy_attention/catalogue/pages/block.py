@@ -59,7 +59,7 @@ ENTRIES = (
 )
 
 
-@method_of("EncoderBlock", "backward", diagnosis="a path to the input is missing")
+@method_of("EncoderBlock", "backward", diagnosis="only the last time that this line runs")
 def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """dx comes only from the attention branch; the residual path of `x + attention(x)` is missing.
 
@@ -69,7 +69,7 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     return dx - _residual_gradient(self, dy, cache), grads
 
 
-@method_of("EncoderBlock", "backward", diagnosis="is the residual path, the term dy, missing?")
+@method_of("EncoderBlock", "backward", diagnosis="goes through the backward of the norm")
 def residual_through_the_norm(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """x + attention(norm(x)): the residual path is added before the backward of the norm, so it runs through the norm.
 

@@ -35,7 +35,7 @@ def plain_embedding(ids: Array, table: Array) -> Array:
 PLAIN = {"embedding": plain_embedding}
 
 
-@backward_of("embedding", diagnosis="a row for repeated ids must get the sum of all contributions")
+@backward_of("embedding", diagnosis="keeps only the last of several terms where an index repeats")
 def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
     """A token that occurs three times gets only the gradient of its last place: `d[ids] = dy`.
 
@@ -46,7 +46,7 @@ def last_id_wins(dy: Array, cache: EmbeddingCache) -> Array:
     return dtable
 
 
-@backward_of("embedding", diagnosis="np.add.at (a scatter-add)")
+@backward_of("embedding", diagnosis="keeps only the last of several terms where an index repeats")
 def buffered_plus(dy: Array, cache: EmbeddingCache) -> Array:
     """`d[ids] += dy` looks like a sum, but NumPy reads d[ids] once, before it writes, so repeated ids are lost.
 

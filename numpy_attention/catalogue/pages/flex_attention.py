@@ -49,7 +49,7 @@ def plain_flex_attention(
 PLAIN = {"flex_attention": plain_flex_attention}
 
 
-@backward_of("flex_attention", diagnosis="right without the option prob_mod")
+@backward_of("flex_attention", diagnosis="in place of `fold_heads(used, k)`")
 def dv_before_prob_mod(dy: Array, cache: FlexAttentionCache) -> Any:
     """dv uses the weights before prob_mod, but the forward computes the output from the weights after prob_mod.
 
@@ -58,7 +58,7 @@ def dv_before_prob_mod(dy: Array, cache: FlexAttentionCache) -> Any:
     return flex_attention_backward(dy, cache._replace(used=cache.weights))
 
 
-@backward_of("flex_attention", diagnosis="right without the option score_mod")
+@backward_of("flex_attention", diagnosis="the derivative with respect to `x_cap` is left out")
 def score_mod_in_the_forward_only(dy: Array, cache: FlexAttentionCache) -> Any:
     """The backward skips score_mod, as if its derivative were 1.
 

@@ -63,7 +63,7 @@ ENTRIES = (
 )
 
 
-@method_of("GPT", "gradients_from_logits", diagnosis="used twice, its two gradients must be added")
+@method_of("GPT", "gradients_from_logits", diagnosis="the path through `vectors.T` is missing")
 def tied_head_left_out(self: GPT, cache: Any, dlogits: Array | LossByRows) -> Any:
     """The table is used twice, as embedding and as head, but the gradient of the head is not added.
 

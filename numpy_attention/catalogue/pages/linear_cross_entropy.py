@@ -77,7 +77,7 @@ def mean_of_each_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
 
 @backward_of(
     "linear_cross_entropy",
-    diagnosis="right in one block: with block_size=2 a block overwrites a sum to which it must add",
+    diagnosis="only the last time that this line runs",
 )
 def table_of_the_last_block(dloss: Any, cache: LinearCrossEntropyCache) -> Any:
     """Each block of rows overwrites the gradient of the table instead of adding to it.

@@ -16,6 +16,7 @@ from numpy_attention.ops.losses import (
     cross_entropy,
     cross_entropy_backward,
     negative_log_likelihood_backward,
+    reduced,
 )
 
 CHAPTER = 11
@@ -94,6 +95,29 @@ def mean_left_out(dloss: Any, cache: CrossEntropyCache) -> Array:
     Hides: the direction is right, and the learning rate or Adam absorbs the factor; right for a single position.
     """
     return cross_entropy_backward(dloss, cache) * cache.num_counted
+
+
+@backward_of("cross_entropy", diagnosis="is the gradient of a binary loss")
+def gradient_of_a_binary_loss(dloss: Any, cache: CrossEntropyCache) -> Array:
+    """(p - q) / (p (1 - p)) is the gradient of a binary loss with respect to p; for these logits it must be p - q.
+
+    Hides: the signs are right, so the loss falls, unless p is so close to 0 or 1 that the step is much too large.
+    """
+    slope = np.maximum(cache.p * (1 - cache.p), np.finfo(cache.p.dtype).eps).reshape(cache.logits.shape)
+    return cross_entropy_backward(dloss, cache) / slope.astype(cache.logits.dtype)
+
+
+@op_of("cross_entropy", cross_entropy_backward, diagnosis="does only one of forward and backward have a small constant")
+def constant_in_the_logarithm(logits: Array, targets: Array, **options: Any) -> Any:
+    """The loss is -log(p + 1e-8), but the backward is the backward of -log(p).
+
+    Hides: the error is about 1e-8 of the gradient. It is large only if p is below 1e-8: then the loss hardly changes.
+    """
+    loss, cache = cross_entropy(logits, targets, **options)
+    if cache.label_smoothing:
+        return loss, cache
+    losses = -np.log(np.take_along_axis(cache.p, cache.targets[:, None], axis=-1) + np.asarray(1e-8, cache.p.dtype))
+    return reduced(losses, cache.counted, cache.num_counted, cache.loss_shape).astype(logits.dtype), cache
 
 
 @backward_of("cross_entropy", diagnosis="right without the option label_smoothing")

@@ -116,7 +116,7 @@ def scale_left_out_of_db(self: LowRank, dy: Array, cache: Any) -> Any:
     return dx, {"a": grads["a"], "b": grads["b"] / self.scale}
 
 
-@method_of("LowRank", "backward", diagnosis="a path to the input is missing")
+@method_of("LowRank", "backward", diagnosis="the path through `change` is missing")
 def change_left_out_of_dx(self: LowRank, dy: Array, cache: Any) -> Any:
     """dx = dy w^T, as without the change: the path through a and b is missing.
 

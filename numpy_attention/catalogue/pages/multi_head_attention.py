@@ -171,7 +171,7 @@ def query_path_only(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     return project_backward(_projected(self, dy, cache)[0], self.w_q, cache.linear_q)[0], grads
 
 
-@method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
+@method_of("MultiHeadAttention", "backward", diagnosis="not multiplied by the transposed matrix")
 def projections_left_out_of_dx(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """dx is the sum of the gradients of queries, keys and values; none is multiplied by its weight transposed.
 
@@ -186,7 +186,7 @@ def projections_left_out_of_dx(self: MultiHeadAttention, dy: Array, cache: Any) 
     return sum(every), answer[1]
 
 
-@method_of("MultiHeadAttention", "backward", diagnosis="a path to the input is missing")
+@method_of("MultiHeadAttention", "backward", diagnosis="the path through `v` is missing")
 def value_path_forgotten(self: MultiHeadAttention, dy: Array, cache: Any) -> Any:
     """The gradient through the values, dv w_v^T, is not added to dx (or, with a context, to dcontext).
 

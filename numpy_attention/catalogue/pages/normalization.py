@@ -72,7 +72,7 @@ def _through_x_hat(dx_hat: Array, cache: NormCache, d: Any = None) -> Array:
     return np.asarray(r * (dx_hat - _mean(dx_hat) - x_hat * along))
 
 
-@backward_of("layer_norm", diagnosis="right when gamma is all ones")
+@backward_of("layer_norm", diagnosis="the factor `gamma` is left out")
 def gamma_left_out(dy: Array, cache: NormCache) -> Any:
     """dx is computed from dy instead of dy * gamma.
 

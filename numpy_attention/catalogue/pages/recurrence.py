@@ -154,7 +154,7 @@ def gradient_of_the_state_not_carried(dy: Array, cache: Any) -> Any:
     return linear_attention_in_two_calls_backward(dy, cache, carried=False)
 
 
-@backward_of("delta_rule", diagnosis="mixes the places along axis 0 of S, but the backward does not")
+@backward_of("delta_rule", diagnosis="the path through `new` is missing")
 def old_value_taken_as_a_constant(dS_new: Array, cache: Any) -> Any:
     """The old value k S depends on the key and on the state, but the backward takes it as a constant.
 

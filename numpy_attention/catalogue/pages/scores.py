@@ -49,7 +49,7 @@ def plain_sigmoid_gate(x: Array, gate: Array) -> Array:
 PLAIN = {"softcap": plain_softcap, "softmax_with_sink": plain_softmax_with_sink, "sigmoid_gate": plain_sigmoid_gate}
 
 
-@backward_of("softcap", diagnosis="must be dy times a derivative")
+@backward_of("softcap", diagnosis="the derivative with respect to `x_cap` is left out")
 def cap_without_a_slope(dy: Array, cache: Array) -> Array:
     """The gradient passes the cap unchanged: the factor 1 / cosh^2 is missing.
 
@@ -58,7 +58,7 @@ def cap_without_a_slope(dy: Array, cache: Array) -> Array:
     return dy.copy()
 
 
-@backward_of("softcap", diagnosis="must be dy times a derivative")
+@backward_of("softcap", diagnosis="the derivative is taken at `np.tanh(x_cap)`")
 def slope_at_the_capped_score(dy: Array, cache: Array) -> Array:
     """The slope is computed from the result y instead of x: 1 / cosh^2(y / cap) instead of 1 / cosh^2(x / cap).
 
@@ -88,7 +88,7 @@ def weights_normalized_in_the_backward(dy: Array, cache: SinkCache) -> Any:
     return softmax_with_sink_backward(dy, SinkCache(weights.astype(dy.dtype), cache.sink_weight))
 
 
-@backward_of("sigmoid_gate", diagnosis="must be dy times a derivative")
+@backward_of("sigmoid_gate", diagnosis="without the factor y (1 - y)")
 def gate_without_its_slope(dy: Array, cache: tuple[Array, Array]) -> Any:
     """dgate = dy x: the slope of the sigmoid, g (1 - g), is missing.
 

@@ -55,7 +55,7 @@ def zero(dy: Array, cache: SoftmaxCache) -> Array:
     return np.zeros_like(dy)
 
 
-@backward_of("softmax", diagnosis="only the diagonal of the softmax's Jacobian")
+@backward_of("softmax", diagnosis="only the diagonal of the Jacobian")
 def diagonal_only(dy: Array, cache: SoftmaxCache) -> Array:
     """It uses only the diagonal of the Jacobian, y (1 - y), as if a higher score did not lower the other weights.
 

@@ -136,7 +136,7 @@ def distance_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(band=cache.band._replace(slopes=None)))
 
 
-@backward_of("tiled_attention", diagnosis="a factor that differs from row to row, such as 1/length or 1/sum")
+@backward_of("tiled_attention", diagnosis="a factor that differs from row to row, such as 1/length, 1/sum")
 def sink_left_out_of_L(dy: Array, cache: TiledAttentionCache) -> Any:
     """L is the log of the sum without the sink, so the recomputed weights sum to one instead of 1 - p.
 
@@ -149,7 +149,7 @@ def sink_left_out_of_L(dy: Array, cache: TiledAttentionCache) -> Any:
     return tiled_attention_backward(dy, cache._replace(L=(L + np.log1p(-p)).reshape(cache.L.shape)))
 
 
-@backward_of("tiled_attention", diagnosis="with place 2, but the forward does not")
+@backward_of("tiled_attention", diagnosis="uses elements that the forward hides")
 def window_one_key_too_long(dy: Array, cache: TiledAttentionCache) -> Any:
     """The backward lets a query see one more key ahead than the forward, as if `ahead` did not count the last key.
 
