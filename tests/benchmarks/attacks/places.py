@@ -125,7 +125,7 @@ def float32() -> Iterator[Trial]:
                     element(factor), r"single|one element|element \[|only", inputs=arrays)
     for function, factor in [("highway", 1.0005), ("fft_filter", 1.001), ("inverse", 1.001)]:
         yield trial("float32", function, 0, f"off by {factor - 1:.1g}", lambda g, *_, factor=factor: factor * g,
-                    r"factor of 1|one factor|1 ?\+", "float32")
+                    r"factor of 1|one factor|same factor|1 ?\+", "float32")
 
 
 def relative() -> Iterator[Trial]:
@@ -138,7 +138,7 @@ def relative() -> Iterator[Trial]:
     ]:
         for function in functions:
             yield trial("relative", function, 0, f"off by {size:g}", lambda g, *_, size=size: g * (1 + size),
-                        r"factor of 1|one factor|1 ?\+")
+                        r"factor of 1|one factor|same factor|1 ?\+")
     for function in ("conv1d", "glu", "quadratic_form", "spline"):
         yield trial("relative", function, 0, "one element off by 1e-10", element(1 + 1e-10),
                     r"single|one element|element \[|only")
