@@ -9,7 +9,6 @@ Each measurement costs only a few calls. If backward and function disagree, the 
 has, or has a path that the forward lacks.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,19 +106,14 @@ class Evidence:
                 return True
         return False
 
-    def right_at(
-        self, names: list[str], arrays: Arrays, problem: Problem | None = None,
-        places: Mapping[str, tuple[int, int]] | None = None,
-    ) -> bool:
+    def right_at(self, names: list[str], arrays: Arrays, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along a random direction at other arrays.
 
-        `places`: the axis of an argument, and the one place along this axis, that is compared. False if the derivative
-        is zero at these arrays, since this proves nothing about the backward.
+        False if the derivative is zero at these arrays, since this proves nothing about the backward.
         """
         rng = np.random.default_rng(self.report.seed)
         for name in (*names, *names):
             v = rng.standard_normal(self.exact[name].shape)
-            v = only(v, *places[name]) if places and name in places else v
             try:
                 off, derivative, size, error = self.disagreement(name, v, None, arrays, problem)
             except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError):

@@ -41,9 +41,7 @@ def experiments(evidence: Evidence) -> Iterator[str]:
     some = [of_steps, at_neutral_values, _not_transposed, without_options, ignored_places_of_dy]
     if any(report.wrong.sum() == 1 < report.wrong.size for report in wrong):
         some.remove(ignored_places_of_dy)
-    every = [
-        without_weights, at_identity, of_single_elements, _of_a_layers_input, mixing, _sums_and_lengths,
-    ]
+    every = [without_weights, at_identity, of_single_elements, _of_a_layers_input, mixing, _sums_and_lengths]
     if all(report.error < SMALL for report in wrong):
         some, every = [], [_of_a_layers_input]
     elif any(report.wrong.mean() <= 0.5 for report in wrong):

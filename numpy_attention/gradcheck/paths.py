@@ -10,7 +10,6 @@ derivative of the function is then the analytic gradient, for random directions 
     fewer terms       only the last time in a loop, only the last of repeated indices
 """
 
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -72,15 +71,15 @@ class _Search:
         self.evidence, self.names, self.left = evidence, names, left
         rng = np.random.default_rng([evidence.report.seed, 23])
         self.trials: list[tuple[Arrays, Outputs, float, float, float]] = []  # v, dy, analytic, right, size
-        for k in range(4):
+        traces = [Trace() for _ in range(4)]
+        for k, trace in enumerate(traces):
             dy = evidence.scalar.dy if k < 2 else tuple(rng.standard_normal(one.shape) for one in evidence.scalar.dy)
             grads, kept = evidence.gradients(dy), evidence.problem.kept
             v = {name: rng.standard_normal(evidence.exact[name].shape) * kept(name) for name in names}
             terms = np.concatenate([np.ravel(np.asarray(grads[name]) * v[name]) for name in names])
-            right = self.derivative(v, dy, Trace())
+            right = self.derivative(v, dy, trace)
             self.trials.append((v, dy, float(terms.sum()), right, float(np.abs(terms).sum()) + abs(right)))
-        self.trace = Trace()
-        self.derivative(*self.trials[0][:2], self.trace)
+        self.trace = traces[0]
         self.moving = [*moving(self.trace)][::-1]
         self.left = min(self.left, STEPS // max(1, len(self.trace.steps)))
 
@@ -98,12 +97,15 @@ class _Search:
     def explains(self, sites: Sequence[Site], operand: int, rule: Rule, factor: float | None = 0.0) -> float | None:
         """The share of the right rule with which a wrong one gives the analytic gradient; None if it never does.
 
-        Without a given share, it comes from the first trial.
+        Without a given share, it comes from the first trial. A rule explains nothing if its arrays do not fit.
         """
         for v, dy, analytic, right, size in self.trials:
             if self.left <= 0:
                 return None
-            base = self.derivative(v, dy, Trace(sites, operand, rule))
+            try:
+                base = self.derivative(v, dy, Trace(sites, operand, rule))
+            except Exception:  # the function may raise any error
+                return None
             if factor is None:
                 if not abs(right - base) > 1e-9 * size:
                     return None
@@ -128,50 +130,49 @@ class _Search:
                 later.append(said)
         for site, operand, visits in self.moving:
             for words, rule in itertools.chain(_fewer(visits), self.others(operand, visits), _slopes(operand, visits)):
-                try:
-                    if self.explains([site], operand, rule) is not None:
-                        yield self.sentence(site, operand, words)
-                except Exception:  # the other operand does not fit
-                    continue
+                if self.explains([site], operand, rule) is not None:
+                    yield self.sentence(site, operand, words)
         for name, words, rule in (
             ("take", REPEATED, _last_of_repeated),
-            ("matmul", "and in other products with {operand}, the factor {other} is left out", _unchanged),
+            ("matmul", "and in other products with {operand}, the factor {operands[1]} is left out", _unchanged),
         ):
             sites = [site for site, operand, _ in self.moving if site.name == name and operand == 0]
             groups = {site: [one for one in sites if one.quoted()[1][:1] == site.quoted()[1][:1]] for site in sites}
             for some in ([[one] for one in sites] + [sites] if name == "take" else groups.values()):
-                with contextlib.suppress(Exception):  # the product has another shape than its operand
-                    if some and self.explains(some, 0, rule) is not None:
-                        yield self.sentence(some[0], 0, words)
+                if some and self.explains(some, 0, rule) is not None:
+                    yield self.sentence(some[0], 0, words)
         yield from later
 
     def sentence(self, site: Site, operand: int, words: str) -> str:
-        code, operands = site.quoted()
-        known = [f"`{one}`" for one in operands]
-        own = known.pop(operand) if operand < len(known) else "its operand"
+        code, found = site.quoted()
+        operands = [f"`{one}`" for one in found] + ["the other operand"] * 9  # without source, no operand has a name
+        if operand >= len(found):
+            operands[operand] = "its operand"
         gradients = " and ".join(f"d{name}" for name in self.names)
-        return f"{gradients}: in {code}, {words.format(operand=own, other=known[-1] if known else 'the other operand')}"
+        return f"{gradients}: in {code}, {words.format(operand=operands[operand], operands=operands)}"
 
     def others(self, operand: int, visits: list[Step]) -> Iterator[tuple[str, Rule]]:
         """Rules of a step with another operand in place of one of its operands."""
         for k, b in enumerate(visits[0].operands):
             if not isinstance(b, np.ndarray) or k == operand or visits[0].site.name not in WITH_FACTORS:
                 continue
+            other = f"{{operands[{k}]}}"
             if b.shape != np.shape(visits[0].operands[operand]):
                 yield f"the path through {{operand}} has {DIAGONAL}", _diagonal(k)
-            yield "the factor {other} is left out", _changed(k, np.ones_like)
+            yield f"the factor {other} is left out", _changed(k, np.ones_like)
             for name, each in self.like(b, len(visits)):
-                yield f"the backward uses {name} in place of {{other}}", _replaced(k, each)
-            yield from ((words, _changed(k, change)) for words, change in IN_PLACE_OF_OTHER.items())
+                yield f"the backward uses {name} in place of {other}", _replaced(k, each)
+            for words, change in IN_PLACE_OF_OTHER.items():
+                yield words.replace("{other}", other), _changed(k, change)
             for i in range(b.ndim):
                 reversed_one = functools.partial(np.flip, axis=i)
-                yield f"the backward uses {{other}} reversed along axis {i}", _changed(k, reversed_one)
+                yield f"the backward uses {other} reversed along axis {i}", _changed(k, reversed_one)
             for i, j in itertools.combinations(range(b.ndim), 2):
-                words = f"the gradient fits {{other}} transposed (axes {i} and {j}): is a transpose missing?"
+                words = f"the gradient fits {other} transposed (axes {i} and {j}): is a transpose missing?"
                 yield words, _changed(k, functools.partial(np.swapaxes, axis1=i, axis2=j))
             values = [np.real(one.operands[k]) for one in visits]
             for word, each in (("next", values[1:] + values[-1:]), ("previous", values[:1] + values[:-1])):
-                yield f"the backward uses the {word} {{other}}: an index is shifted by one", _replaced(k, each)
+                yield f"the backward uses the {word} {other}: an index is shifted by one", _replaced(k, each)
         for name, each in self.like(visits[0].result, len(visits)) if len(visits[0].operands) == 1 else ():
             yield f"the derivative is taken at {name}", _at(each)
             yield f"the derivative with respect to {{operand}} is {name}", _slope_from(each)
@@ -185,7 +186,9 @@ class _Search:
         for step in self.trace.steps:
             if np.shape(step.result) == np.shape(array):
                 results.setdefault(step.site, []).append(np.real(step.result))
-        yield from ((site.quoted()[0], each) for site, each in results.items() if len(each) in (1, visits))
+        for site, each in results.items():
+            if len(each) in (1, visits):
+                yield site.quoted()[0].replace("{", "{{").replace("}", "}}"), each  # for `sentence`, which fills gaps
 
 
 def _fewer(visits: list[Step]) -> Iterator[tuple[str, Rule]]:

@@ -4,7 +4,7 @@
     options               without an option
     weights of zero       only the residual path is left
     identity matrices     a projection that is left out does not matter, and the order of the elements becomes visible
-    one element           its effect on each output, in the forward and in the backward: a dropout or another order
+    one element           its effect on each output, in the forward and in the backward: a hidden mask, or another order
 
 An experiment needs a control. If an argument is all ones, a missing factor makes no difference. But then a square
 equals a cube too, and a mistake for negative values is not visible. So the backward also runs at other constants and

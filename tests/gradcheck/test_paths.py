@@ -168,3 +168,28 @@ def test_skipped_elements_do_not_matter() -> None:
     skip = {"x": np.arange(12).reshape(3, 4) == 0}
     with pytest.raises(GradientError, match=r"in `np.tanh\(x\) \* \(np.sin\(x\) @ w\)` .* the path through `np.tanh"):
         gradcheck_vjp(f, vjp, {"x": X, "w": RNG.standard_normal((4, 4))}, skip=skip)
+
+
+def test_the_operand_that_is_wrong_is_named_of_three(rng: np.random.Generator) -> None:
+    def f(x: Array, a: Array, y: Array) -> Array:
+        return np.asarray(np.einsum("ni,ij,nj->n", x, a, y))
+
+    def vjp(g: Array, x: Array, a: Array, y: Array) -> tuple[Array, ...]:
+        dx, da, dy = (np.einsum("n,ij,nj->ni", g, a.T, y), np.einsum("n,ni,nj->ij", g, x, y), (g[:, None] * x) @ a)
+        return dx, da, dy
+
+    said = diagnosis_of(f, vjp, *(rng.standard_normal(shape) for shape in ((4, 3), (3, 3), (4, 3))))
+    assert "the gradient fits `a` transposed (axes 0 and 1)" in said
+
+
+def test_code_with_braces_is_quoted(rng: np.random.Generator) -> None:
+    def f(x: Array, w: Array) -> Array:
+        z = np.sin(x * {"two": 2}["two"])
+        return np.asarray(np.tanh(z) * w)
+
+    def vjp(g: Array, x: Array, w: Array) -> tuple[Array, Array]:
+        z = np.sin(2 * x)
+        return g * w * (1 - np.tanh(z) ** 2) * 2 * np.cos(2 * x), g * np.sin(x * 2)
+
+    said = diagnosis_of(f, vjp, rng.standard_normal((3, 4)), rng.standard_normal((3, 4)))
+    assert 'the backward uses `np.sin(x * {"two": 2}["two"])`' in said
