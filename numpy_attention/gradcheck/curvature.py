@@ -16,8 +16,6 @@ A right backward has a symmetric H, since the order of the two derivatives does 
 Symmetry to the last digits supports a backward but does not prove it: the gradient of another function has a
 symmetric H too, and a mistake that does not depend on x keeps H symmetric.
 
-With `gradgrad=True` a check of a right gradient also checks the derivative of the backward (`BackwardProblem`).
-
 Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), derives H v for each layer by hand;
 Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), introduce the complex step.
 """
@@ -194,8 +192,7 @@ def symmetry(problem: Problem, seed: int = 0) -> float:
         for _ in range(2)
     )
     Hu, Hv = hessian_times(problem, u, dy), hessian_times(problem, v, dy)
-    uHv = [u[name] * Hv[name] for name in known]
-    vHu = [v[name] * Hu[name] for name in known]
+    uHv, vHu = ([one[name] * times[name] for name in known] for one, times in ((u, Hv), (v, Hu)))
     terms = [*uHv, *vHu, *(a * b for a, b in zip(dy, y, strict=True))]
     apart = sum(float(one.sum()) for one in uHv) - sum(float(one.sum()) for one in vHu)
     return abs(apart) / (sum(float(np.abs(one).sum()) for one in terms) or 1.0)

@@ -2,9 +2,9 @@
 
     relations      element by element, the simplest first:
         c = a g        a factor: -1 is a sign, 2 a term added twice, n a sum in place of a mean, sqrt(n) a scale
-        where          is c wrong only where x < 0, and which relation holds there?
-        c = f(g)       is c the right gradient transposed, shifted, reversed, or times a factor from the formula?
-        c - g          what is added to g: dy, the same number for each row, a multiple of x or of the output?
+        part           is c wrong only in a part, and which relation holds there?
+        c = f(g)       is c the right gradient transposed, shifted, reversed, averaged, or in another order?
+        c - g          what is added to g: the same number for each row, a multiple of x or of the output?
     steps          with which wrong derivative of one step of the forward is the whole derivative equal to c?
     experiments    run the backward again with gamma all ones, without a mask, without an option:
                    with which of these is the backward right?
@@ -21,8 +21,8 @@ import numpy as np
 
 from numpy_attention.gradcheck.evidence import Evidence
 from numpy_attention.gradcheck.experiments import experiments, ignored_outputs
-from numpy_attention.gradcheck.line import Scalar, largest
-from numpy_attention.gradcheck.places import at_one_value, branch, place, place_in_words
+from numpy_attention.gradcheck.line import largest
+from numpy_attention.gradcheck.places import at_one_value, place, place_in_words
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.terms import added, constant, factor_in_words, of_probabilities, slack_of
 from numpy_attention.gradcheck.trees import Arrays
@@ -30,7 +30,6 @@ from numpy_attention.gradcheck.trees import Arrays
 ZERO = 1e-13  # relative to the right gradient: the round-off of terms that cancel
 NOISE = 1e-6  # relative to the right gradient: a smaller error without a known factor is probably noise
 HIDDEN = "hidden or ignored elements still get a gradient"
-WHERE, THERE = "wrong just where ", ", and there "  # a condition without a rule: an experiment may find a better cause
 
 
 def diagnose(evidence: Evidence) -> str:
@@ -56,15 +55,10 @@ def diagnose(evidence: Evidence) -> str:
         else:
             unknown.append(report)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
-    if unknown or any(one.startswith(WHERE) and THERE not in one and ": " not in one for one in mistakes):
-        found = [next(experiments(evidence), "")]
-        if any(found):
-            only = [one for one in unknown if one.pattern.startswith("only")]
-            found += [place_in_words(one, cause_known=True) for one in only]
-        sentences = [*filter(None, found), *sentences]
-    if not sentences:
-        sentences = [place_in_words(report) for report in evidence.wrong]
-    return "; ".join(sentences[:2])
+    if unknown and (found := next(experiments(evidence), "")):
+        only = [place_in_words(one, cause_known=True) for one in unknown if one.pattern.startswith("only")]
+        sentences = [found, *only, *sentences]
+    return "; ".join((sentences or list(map(place_in_words, evidence.wrong)))[:2])
 
 
 def _exchanged(evidence: Evidence) -> str:
@@ -86,15 +80,15 @@ def find(report: ArgumentReport, evidence: Evidence) -> str:
     slack, right = slack_of(report, seen), report.numeric[seen]
     enough = np.count_nonzero(np.abs(right) > 100 * slack) >= 2
     if enough and (factor := constant(report, seen)):
-        return factor_in_words(factor, scalar, arrays, evidence.problem.options)[0]
+        return factor_in_words(factor, evidence)[0]
     if report.analytic.size == 1 and abs(float(right[0])) > 100 * float(slack[0]):
         factor = float(report.analytic[seen][0] / right[0])
-        mistake, known = factor_in_words(factor, scalar, arrays, evidence.problem.options)
+        mistake, known = factor_in_words(factor, evidence)
         return mistake if known else ""  # between two numbers there is always a factor
     if seen.all() and enough:
         if mistake := of_probabilities(report, arrays[report.name]):
             return mistake
-        for mistake, candidate in _candidates(report, scalar, arrays):
+        for mistake, candidate in _candidates(report.numeric, [*arrays.items(), *(("y", y) for y in scalar.y)]):
             if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
                 return mistake
     off = np.abs(report.analytic[seen] - right)
@@ -109,38 +103,26 @@ def find(report: ArgumentReport, evidence: Evidence) -> str:
             f"right to {error:.0e}, and the error follows no rule: is it noise, from an iteration that stops at a "
             f"tolerance or from large terms that cancel? Then allow this error: rtol={10 * error:.0e}"
         )
-    where, found = branch(report, arrays, scalar.y, scalar.dy), report.pattern
-    own = where.startswith((report.name, f"|{report.name}"))
-    if found == "the diagonal" or (not own and found.startswith(("only the first place", "only the last place"))):
-        where = ""  # a place is the simpler rule; values of other arrays can separate a row or a diagonal by chance
-    hidden = _hidden(report, arrays, where) if seen.all() else ""
-    if hidden:
+    hidden = _hidden(report, arrays) if seen.all() else ""
+    if hidden or not seen.all() or not enough:
         return hidden
-    if where:
-        inside = _of_wrong_elements(report, evidence)
-        return f"{WHERE}{where}" + (f"{THERE}{inside}" if inside else "")
-    if not seen.all() or not enough:
-        return ""
-    mistake = added(report, scalar, arrays, slack.reshape(report.shape))
-    if mistake:
+    if mistake := added(report, scalar, arrays, slack.reshape(report.shape)):
         return mistake
+    found = report.pattern
     inside = _of_wrong_elements(report, evidence) if found.startswith(("only", "the diagonal")) else ""
     part = found.removeprefix("only ") if "diagonal" in found else f"in {found.removeprefix('only ')}"
-    return f"wrong only {part}{THERE}{inside}" if inside else ""
+    return f"wrong only {part}, and there {inside}" if inside else ""
 
 
-def _hidden(report: ArgumentReport, arrays: Arrays, where: str) -> str:
+def _hidden(report: ArgumentReport, arrays: Arrays) -> str:
     """The mistake, if a gradient is wrong only where it must be zero; else ""."""
     part = report.wrong
     if part.all() or not np.all(np.abs(report.numeric[part]) <= slack_of(report, part)):
         return ""
     masks = [name for name, value in arrays.items() if value.dtype == bool]
-    if part.sum() == 1 and not masks and not where:
+    if part.sum() == 1 and not masks:
         index = ", ".join(map(str, report.worst))
         return f"right except for element [{index}], which must be zero: check the indexing there"
-    if where and not masks:
-        own = where.startswith((report.name, f"|{report.name}"))
-        return f"{WHERE}{where}: the gradient must be zero there" + ("" if own else f"; {HIDDEN}")
     fits = [name for name in masks if arrays[name].shape == part.shape and not (arrays[name] & part).any()]
     what = f"it leaks through elements that {(fits or masks)[0]} hides" if masks else HIDDEN
     return f"wrong only where the gradient must be zero: {what}"
@@ -155,14 +137,16 @@ def _of_wrong_elements(report: ArgumentReport, evidence: Evidence) -> str:
     if not np.any(analytic):
         return "the backward returns zero: is this part of the gradient never computed?"
     factor = constant(report, part) if part.sum() > 1 else 0.0
-    if factor:
-        return factor_in_words(factor, evidence.scalar, evidence.arrays, evidence.problem.options)[0]
-    return ""
+    return factor_in_words(factor, evidence)[0] if factor else ""
 
 
-def _candidates(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> Iterator[tuple[str, np.ndarray]]:
-    """Typical wrong gradients, computed from the right gradient, or from the outputs and dy."""
-    right = report.numeric
+def _candidates(right: np.ndarray, known: list[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray]]:
+    """Typical wrong gradients, computed from the right gradient, and from factors that fit its shape."""
+    for name, z in known:
+        fits = 0 < z.ndim <= right.ndim and all(n in (1, m) for n, m in zip(z.shape[::-1], right.shape[::-1]))
+        for factor, one in ((name, z), (f"exp({name})", np.exp(z))) if fits and z.dtype.kind == "f" else ():
+            yield f"the factor {factor} is applied once too often", right * one
+            yield f"the factor {factor} is left out", right / one
     yield "the absolute value of the right gradient: is a sign lost in an abs, a square or a root?", np.abs(right)
     for i, j in itertools.combinations(range(right.ndim), 2):
         if right.shape[i] == right.shape[j] > 1:
@@ -173,20 +157,3 @@ def _candidates(report: ArgumentReport, scalar: Scalar, arrays: Arrays) -> Itera
         if n > 1:
             averaged = np.broadcast_to(right.mean(axis, keepdims=True), right.shape)
             yield f"averaged over axis {axis}: each element must keep its own value", averaged
-    for y, dy in zip(scalar.y, scalar.dy):
-        if y.shape == right.shape:
-            for axis, n in enumerate(right.shape):
-                if n > 1:
-                    mistake = f"w * (dy - sum(dy)) along axis {axis}: the sum must be weighted, sum(dy * w)"
-                    yield mistake, y * (dy - dy.sum(axis, keepdims=True))
-    known = [*arrays.items(), *(("y", y) for y in scalar.y)]
-    for dy in scalar.dy:
-        for name, z in known:
-            if z.shape == dy.shape and dy.ndim > right.ndim and z.dtype.kind == "f":
-                for axes in itertools.combinations(range(dy.ndim), dy.ndim - right.ndim):
-                    total = (dy * z).sum(axes)
-                    if total.shape == right.shape:
-                        yield (
-                            f"the gradient is sum(dy * {name}); it must be the sum of dy times the array that the "
-                            f"forward multiplies {report.name} by (perhaps {name} normalized, cut, or of another step)"
-                        ), total

@@ -4,9 +4,6 @@
     moves                      does an output of the function really depend on an argument?
     forward                    the Jacobian J times a direction, by the function alone
     right_at, smooth           run function and backward at other arrays
-
-Each measurement costs only a few calls. If backward and function disagree, the backward lacks a path that the forward
-has, or has a path that the forward lacks.
 """
 
 from dataclasses import dataclass

@@ -79,9 +79,7 @@ def _is_longer(problem: Problem, exact: Arrays, n: int, other: Sequence[int]) ->
     """Whether an output has more elements along an axis than its lengths at n and at `other` let expect for 1."""
     at_n, at_other, at_one = (problem.run(in_float64(resized(exact, n, at)))[0] for at in (range(n), other, [0]))
     shapes = zip(*([y.shape for y in outputs] for outputs in (at_n, at_other, at_one)))
-    return any(
-        c > max(1.0, a - (a - b) * (n - 1) / (n - len(other))) for three in shapes for a, b, c in zip(*three)
-    )
+    return any(c > max(1.0, a - (a - b) * (n - 1) / (n - len(other))) for three in shapes for a, b, c in zip(*three))
 
 
 def lengths(problem: Problem) -> list[int]:

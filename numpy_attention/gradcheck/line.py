@@ -22,8 +22,6 @@ Ridders writes these values into a tableau: a row for each step, and each column
 between neighbours estimates the error of both entries. We take the entry with the smallest difference, and its error is
 this difference plus the round-off. `quick` computes one or two rows, `refined` the whole tableau.
 
-`one_sided` works at the end of the domain, `is_kink` finds corners, and `taylor_slope` is a test without a tableau.
-
 Source: Ridders, Accurate Computation of F'(x) and F'(x)F''(x) (1982).
 """
 
@@ -86,11 +84,6 @@ class Line:
         self.scalar, self.calls = scalar, 0
         views = [(x.reshape(-1)[where], direction) for x, where, direction in pieces]
         self.moved = [(x, x.copy(), direction) for x, direction in views]
-
-    @property
-    def noise(self) -> float:
-        """The round-off in L."""
-        return self.scalar.noise
 
     @property
     def last_bit(self) -> float:
@@ -161,7 +154,7 @@ def quick(line: Line, h: float) -> Derivative:
     coarse = (far_right - far_left) / (2 * h)
     fine = (right - left) / h
     value = (4 * fine - coarse) / 3
-    error = abs(value - fine) + 2 * line.noise / h
+    error = abs(value - fine) + 2 * line.scalar.noise / h
     if not math.isfinite(value):
         return UNKNOWN
     # One-sided slopes, each without its first-order error.
@@ -175,7 +168,7 @@ def refined(line: Line, h: float, levels: int = LEVELS, measure: bool = True) ->
     small by chance. The round-off is measured unless `measure` is False. If the error stays large, the function
     changes on a different scale than h: then much smaller and larger steps are tried.
     """
-    noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.noise
+    noise = _measured_noise(line, 8 * h * RATIO ** (1 - levels)) if measure else line.scalar.noise
     best = _from_step(line, h, levels, noise)
     for other in OTHER_SCALES:
         if measure and not best.error <= GOOD * abs(best.value):
@@ -220,7 +213,7 @@ def one_sided(line: Line, h: float) -> Derivative:
             row = [change / step]
             for order, above in enumerate(previous[:6], start=1):  # on one side, every power of h is in the error
                 row.append(row[-1] + (row[-1] - above) / (steps[-1 - order] / step - 1))
-                error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.noise / step
+                error = max(abs(row[-1] - row[-2]), abs(row[-1] - above)) + 2 * line.scalar.noise / step
                 if error < best.error:
                     best = Derivative(row[-1], error, row[-1], row[-1])
             previous = row
@@ -236,7 +229,7 @@ def _stair(changes: list[tuple[float, float, float]], line: Line) -> float:
     if not changes:
         return 0.0
     smallest, right, left = changes[-1]
-    slope, before = (right - left) / (2 * smallest), line.noise
+    slope, before = (right - left) / (2 * smallest), line.scalar.noise
     for step, right, left in reversed(changes):
         off = max(abs(right - slope * step), abs(left + slope * step))
         if off > 20 * before:  # a smooth bend grows by at most RATIO^4 from a step to the next
@@ -276,7 +269,7 @@ def _measured_noise(line: Line, smallest: float) -> float:
 
     Source: Moré, Wild, Estimating Computational Noise (2011).
     """
-    noise = line.noise
+    noise = line.scalar.noise
     for spread in (1.0, 1.37, 2.71):
         spacing = _few_bits(spread * smallest / 3)
         values = np.array([line(j * spacing) if j else 0.0 for j in range(-3, 4)])
@@ -311,7 +304,7 @@ def is_kink(line: Line, derivative: Derivative, h: float) -> bool:
     step = h
     for _ in range(5):
         right, left = line(step), line(-step)
-        gap, unseen = abs(right + left) / step, max(200 * line.noise, 8 * line.last_bit) / step
+        gap, unseen = abs(right + left) / step, max(200 * line.scalar.noise, 8 * line.last_bit) / step
         if gaps and gap <= unseen < 0.3 * gaps[0]:
             return False  # the gap was visible at a larger step, and has disappeared
         if not math.isfinite(gap) or gap <= unseen:
@@ -336,7 +329,7 @@ def taylor_slope(line: Line, analytic: float) -> float | None:
             remainder = abs(line(h) - h * analytic)
         if not math.isfinite(remainder):
             continue
-        if remainder <= 200 * line.noise:
+        if remainder <= 200 * line.scalar.noise:
             break
         remainders.append(remainder)
     return math.log2(remainders[-3] / remainders[-1]) / 2 if len(remainders) > 2 else None

@@ -32,22 +32,11 @@ LINEAR = ("add", "subtract", "negative", "take")
 REPEATED = "the path through {operand} keeps only the last of several terms where an index repeats: use np.add.at"
 
 Change = Callable[[np.ndarray], np.ndarray]
-IN_PLACE_OF_OTHER: dict[str, Change] = {
-    "the backward uses the square of {other}": np.square,
-    "the backward uses 1 / {other}": np.reciprocal, "the backward uses the square root of {other}": np.sqrt,
-    "the backward uses 1 - {other}": lambda b: 1 - b, "the backward uses {other} - 1": lambda b: b - 1,
-    "the backward uses {other} + 1": lambda b: b + 1,
-}
-SLOPES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {  # of a function y of x
-    "y": lambda x, y: y, "1 - y": lambda x, y: 1 - y, "y (1 - y)": lambda x, y: y * (1 - y),
-    "1 - y**2": lambda x, y: 1 - y * y, "x": lambda x, y: x, "1 - x**2": lambda x, y: 1 - x * x,
-    "1 / x": lambda x, y: 1 / x, "1 / y": lambda x, y: 1 / y, "exp(x)": lambda x, y: np.exp(x),
-}
+IN_PLACE_OF_OTHER: dict[str, Change] = {"square": np.square, "square root": np.sqrt, "inverse": np.reciprocal}
 RATIOS: dict[str, Change] = {  # of a wrong slope and the right one: the steps before y belong to the function too
     "1 - y**2 (of a tanh) in place of y (1 - y)": lambda y: (1 + y) / y,
     "y (1 - y) (of a sigmoid) in place of 1 - y**2": lambda y: y / (1 + y),
-    "y in place of 1 - y": lambda y: y / (1 - y), "1 - y in place of y": lambda y: (1 - y) / y,
-    "without the division by y": lambda y: y, "without the factor y": lambda y: 1 / y,
+    "1 - y in place of y": lambda y: (1 - y) / y, "without the division by y": lambda y: y,
     "without the factor 1 - y": lambda y: 1 / (1 - y), "without the factor y (1 - y)": lambda y: 1 / (y * (1 - y)),
 }
 
@@ -121,7 +110,7 @@ class _Search:
             return
         later = []
         for site, operand, _ in self.moving:
-            factor = self.explains([site], operand, _none, None)
+            factor = self.explains([site], operand, _some(()), None)
             if factor is not None:
                 words = FACTORS.get(factor, f"has the factor {factor:.6g}")
                 said = self.sentence(site, operand, f"the path through {{operand}} {words}")
@@ -132,15 +121,10 @@ class _Search:
             for words, rule in itertools.chain(_fewer(visits), self.others(operand, visits), _slopes(operand, visits)):
                 if self.explains([site], operand, rule) is not None:
                     yield self.sentence(site, operand, words)
-        for name, words, rule in (
-            ("take", REPEATED, _last_of_repeated),
-            ("matmul", "and in other products with {operand}, the factor {operands[1]} is left out", _unchanged),
-        ):
-            sites = [site for site, operand, _ in self.moving if site.name == name and operand == 0]
-            groups = {site: [one for one in sites if one.quoted()[1][:1] == site.quoted()[1][:1]] for site in sites}
-            for some in ([[one] for one in sites] + [sites] if name == "take" else groups.values()):
-                if some and self.explains(some, 0, rule) is not None:
-                    yield self.sentence(some[0], 0, words)
+        sites = [site for site, operand, _ in self.moving if site.name == "take" and operand == 0]
+        for some in [*([one] for one in sites), sites]:
+            if some and self.explains(some, 0, _last_of_repeated) is not None:
+                yield self.sentence(some[0], 0, REPEATED)
         yield from later
 
     def sentence(self, site: Site, operand: int, words: str) -> str:
@@ -163,7 +147,7 @@ class _Search:
             for name, each in self.like(b, len(visits)):
                 yield f"the backward uses {name} in place of {other}", _replaced(k, each)
             for words, change in IN_PLACE_OF_OTHER.items():
-                yield words.replace("{other}", other), _changed(k, change)
+                yield f"the backward uses the {words} of {other}", _changed(k, change)
             for i in range(b.ndim):
                 reversed_one = functools.partial(np.flip, axis=i)
                 yield f"the backward uses {other} reversed along axis {i}", _changed(k, reversed_one)
@@ -175,7 +159,6 @@ class _Search:
                 yield f"the backward uses the {word} {other}: an index is shifted by one", _replaced(k, each)
         for name, each in self.like(visits[0].result, len(visits)) if len(visits[0].operands) == 1 else ():
             yield f"the derivative is taken at {name}", _at(each)
-            yield f"the derivative with respect to {{operand}} is {name}", _slope_from(each)
 
     def like(self, array: np.ndarray, visits: int) -> Iterator[tuple[str, list[np.ndarray]]]:
         """Other arrays of the same shape, with their names: arguments, and results of steps."""
@@ -212,13 +195,6 @@ def _slopes(operand: int, visits: list[Step]) -> Iterator[tuple[str, Rule]]:
     yield "the derivative with respect to {operand} is left out", _unchanged
     for words, ratio in RATIOS.items() if step.site.name not in LINEAR else ():
         yield f"the derivative is wrong: {words}, where y is the result", _times(ratio)
-    for words, slope in SLOPES.items() if len(step.operands) == 1 else ():
-        said = f"the derivative with respect to x = {{operand}} is {words}" + ", where y is the result" * ("y" in words)
-        yield said, _sloped(slope)
-
-
-def _none(step: Step, operand: int) -> np.ndarray:
-    return np.zeros(np.shape(step.result))
 
 
 def _unchanged(step: Step, operand: int) -> np.ndarray:
@@ -245,14 +221,6 @@ def _diagonal(k: int) -> Rule:
 
 def _at(each: list[np.ndarray]) -> Rule:
     return lambda step, operand: np.imag(step.run(each[step.visit % len(each)] + 1j * step.operands[operand].imag))
-
-
-def _slope_from(each: list[np.ndarray]) -> Rule:
-    return lambda step, operand: step.operands[operand].imag * each[step.visit % len(each)]
-
-
-def _sloped(slope: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Rule:
-    return lambda step, operand: step.operands[operand].imag * slope(step.operands[operand].real, step.result.real)
 
 
 def _times(ratio: Change) -> Rule:

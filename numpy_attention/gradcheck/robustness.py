@@ -16,9 +16,8 @@ much more. A gradient that is pure round-off, such as that of a key's bias, chan
 measured jitter of the backward is the limit (`tolerance`).
 
 Typical mistakes with layouts: a write into dy or an input, and code that relies on the order of the elements in memory.
-`np.empty_like(x)` keeps the order of x, so `dx.reshape(-1)` may be a copy, and values written into the copy are lost.
-`dy.flatten("A")` returns the elements in memory order. A forward may refuse a layout, as some C code does. A
-backward must accept every dy, except for negative strides, which some libraries do not support.
+A forward may refuse a layout, as some C code does. A backward must accept every dy, except for negative strides, which
+some libraries do not support.
 """
 
 import warnings
@@ -293,16 +292,6 @@ def other_calls(problem: Problem) -> Iterator[tuple[Problem, Arrays]]:
         }
 
 
-def read_only(x: np.ndarray) -> np.ndarray:
-    """A copy that cannot be written to."""
-    return _frozen(x.copy())
-
-
-def fortran(x: np.ndarray) -> np.ndarray:
-    """A copy in Fortran order."""
-    return x.copy(order="F")
-
-
 def spaced(x: np.ndarray) -> np.ndarray:
     """A view with the same values, with gaps between them, in Fortran order."""
     return _within(x, lambda n: slice(1, None, 2))
@@ -311,11 +300,6 @@ def spaced(x: np.ndarray) -> np.ndarray:
 def strided(x: np.ndarray) -> np.ndarray:
     """A view with the same values, with gaps and negative strides."""
     return _within(x, lambda n: slice(2 * n - 1, None, -2) if n else slice(0, 0))
-
-
-def broadcast(x: np.ndarray) -> np.ndarray:
-    """The first element, broadcast to the shape of x (stride 0)."""
-    return np.broadcast_to(x.reshape(-1)[0], x.shape) if x.size else x
 
 
 def _within(x: np.ndarray, along: Callable[[int], slice]) -> np.ndarray:
@@ -332,8 +316,8 @@ def in_layout(value: Any, layout: Layout) -> Any:
 
 
 LAYOUTS: dict[str, Layout] = {
-    "is read-only": read_only, "is in Fortran order": fortran, "has gaps between its elements": spaced,
-    "has negative strides": strided,
+    "is read-only": lambda x: _frozen(x.copy()), "is in Fortran order": lambda x: x.copy(order="F"),
+    "has gaps between its elements": spaced, "has negative strides": strided,
 }
 
 
@@ -342,7 +326,7 @@ def check_layouts(run: FirstRun, _: Any = None) -> None:
 
     Raises: GradientError; the message contains the array and the layout.
     """
-    for together in (lambda x: _frozen(fortran(x)), lambda x: _frozen(spaced(x)), strided):
+    for together in (lambda x: _frozen(x.copy(order="F")), lambda x: _frozen(spaced(x)), strided):
         arrays = {name: in_layout(value, together) for name, value in run.problem.inputs.items()}
         dy = tuple(together(one) for one in run.dy)
         failure = _failure(run, arrays, dy, together is strided)
@@ -354,7 +338,7 @@ def check_layouts(run: FirstRun, _: Any = None) -> None:
         return
     # A dy of stride 0, as from np.broadcast_to, must give the gradients of a copy of the same values.
     _, cache = run.problem.run(run.problem.inputs)
-    dy = tuple(broadcast(one) for one in run.dy)
+    dy = tuple(np.broadcast_to(one.reshape(-1)[0], one.shape) if one.size else one for one in run.dy)
     plain = {name: grad.copy() for name, grad in run.backward(tuple(one.copy() for one in dy), cache).items()}
     where = "if dy comes from np.broadcast_to, as after a sum,"
     raises, differs = "the backward raises {kind}: {error}", "d{name} changes; "
@@ -370,7 +354,8 @@ def _narrowed_down(run: FirstRun, failure: str) -> Exception:
             dy = run.dy if name else tuple(layout(one) for one in run.dy)
             found = _failure(run, arrays, dy, layout is strided)
             if found:
-                fix = "the code writes into its argument; it must work on a copy" if layout is read_only else STRIDES
+                writes = "the code writes into its argument; it must work on a copy"
+                fix = writes if state == "is read-only" else STRIDES
                 return run.error(f"if {name or 'dy'} {state}, {found}; {fix}")
     return run.error(f"if inputs and dy are read-only and not contiguous, {failure}; {STRIDES}")
 

@@ -42,12 +42,10 @@ def at_neutral_values(evidence: Evidence, names: list[str]) -> Iterator[str]:
 
 def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
     """Whether the backward inverts a mask, does not use it, or hides elements that the function does not hide."""
-    try:
+    with contextlib.suppress(ValueError, IndexError, ArithmeticError):
         other = evidence.problem.gradients({**evidence.exact, name: ~value}, evidence.scalar.dy)
-    except (ValueError, IndexError, ArithmeticError):
-        other = {}
-    if all(report.fits(other.get(report.name)) for report in evidence.wrong):
-        yield f"right with ~{name} in place of {name}: the backward inverts {name}"
+        if all(report.fits(other.get(report.name)) for report in evidence.wrong):
+            yield f"right with ~{name} in place of {name}: the backward inverts {name}"
     if not value.all() and evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
         if all(not np.any(report.analytic[report.wrong]) for report in evidence.wrong):
             mistake = f"the backward returns zero where {name} is False, but the gradient is not zero there"
@@ -61,17 +59,18 @@ def _of_masks(evidence: Evidence, names: list[str], name: str, value: np.ndarray
 
 def _of_ones(evidence: Evidence, names: list[str], name: str, value: np.ndarray) -> Iterator[str]:
     """Whether the backward is right at ones, and wrong at the same values in another order."""
-    rng = np.random.default_rng([evidence.report.seed, 19])
-    shuffled = rng.permutation(value.reshape(-1)).reshape(value.shape)
-    if np.all(value == 1) or not evidence.right_at(names, {**evidence.exact, name: np.ones_like(value)}):
-        return
-    if evidence.right_at(names, {**evidence.exact, name: shuffled}):
-        return
+    shuffled = np.random.default_rng([evidence.report.seed, 19]).permutation(value.reshape(-1)).reshape(value.shape)
     positive = np.random.default_rng([evidence.report.seed, 17]).uniform(0.5, 2.0, value.shape)
-    if evidence.right_at(names, {**evidence.exact, name: positive}):
+
+    def right_at(other: np.ndarray) -> bool:
+        return evidence.right_at(names, {**evidence.exact, name: other})
+
+    if np.all(value == 1) or not right_at(np.ones_like(value)) or right_at(shuffled):
+        return
+    if right_at(positive):
         if np.any(value <= 0):
             yield f"right when {name} is positive, else wrong: is a branch at zero or the sign of {name} wrong?"
-    elif not evidence.right_at(names, {**evidence.exact, name: np.full_like(value, OTHER)}):
+    elif not right_at(np.full_like(value, OTHER)):
         yield (
             f"right when {name} is all ones, wrong when it is all {OTHER}: the factor {name} is missing, or applied "
             "once too often"
@@ -96,7 +95,7 @@ def without_weights(evidence: Evidence, names: list[str]) -> Iterator[str]:
         grad = evidence.problem.gradients(arrays, evidence.scalar.dy)[name]
         v = np.random.default_rng(evidence.report.seed).standard_normal(dy.shape)
         moved = evidence.forward(name, v, arrays)
-        direct = _is_multiple(moved, v)
+        direct = largest(moved - np.sum(moved * v) / np.sum(v * v) * v) <= 1e-6 * largest(moved)
         if grad is None or not moved.any() or (direct and np.allclose(grad * v, dy * moved)):
             continue
         if not grad.any():
@@ -108,12 +107,6 @@ def without_weights(evidence: Evidence, names: list[str]) -> Iterator[str]:
         else:
             continue
         yield f"d{name} is wrong even when all weights are zero: the residual path from {name} to the output {how}"
-
-
-def _is_multiple(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether an array is a number times another array."""
-    factor = float(np.sum(one * other) / np.sum(other * other))
-    return largest(one - factor * other) <= 1e-6 * largest(one)
 
 
 def at_identity(evidence: Evidence, names: list[str]) -> Iterator[str]:

@@ -122,7 +122,8 @@ class Traced(np.ndarray):
         self.record = getattr(array, "record", None) or Trace()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (None,), **options: Any) -> Any:
-        trace, name = _trace_of(inputs, self), ufunc.__name__ + (f".{method}" if method != "__call__" else "")
+        trace = next((one.record for one in inputs if isinstance(one, Traced)), self.record)
+        name = ufunc.__name__ + (f".{method}" if method != "__call__" else "")
         if method == "at":
             array, index, *values = (_plain(one) for one in inputs)
             ufunc.at(array, index, *(_plain(trace.step(name, np.asarray, [one])) for one in values))
@@ -166,10 +167,6 @@ def _site(name: str) -> Site:
 @functools.lru_cache(1000)
 def _places(code: CodeType) -> list[tuple[int | None, ...]]:
     return list(code.co_positions())
-
-
-def _trace_of(values: Sequence[Any], default: Traced) -> Trace:
-    return next((one.record for one in values if isinstance(one, Traced)), default.record)
 
 
 def _plain(value: Any) -> Any:

@@ -8,8 +8,7 @@
     def test_my_norm(drawn):
         gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
 
-`spec.py` defines the language of the specs. Sizes are mostly all different, masks have rows that are all False, ids
-repeat, and three of four examples have special values: zeros, ties, exact integers, rows of large or small numbers.
+`spec.py` defines the language of the specs; three of four examples have its special values.
 Hypothesis shrinks a failing example to the smallest sizes and the smallest seed that still fail, without special values
 if possible. The message contains the sizes, the seed, and whether there are special values.
 """

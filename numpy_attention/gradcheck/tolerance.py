@@ -30,8 +30,6 @@ A gradient in float32 or float16 must be close to the gradient of the same backw
 complex steps have checked to the last digits (`compare_with_float64`). The tolerance is the measured round-off of the
 dtype. In an array of many elements the tolerance is only as large as most elements need, so one wrong element of
 100,000 is found.
-
-Results of the same backward for other layouts or after other calls have larger limits (`robustness`).
 """
 
 import contextlib

@@ -30,8 +30,9 @@ def test_counts_of_changed_operators_match_the_chapters() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weakness", WEAKER, ids=lambda weakness: weakness.name)
-def test_weaker_check_misses_the_mistakes_on_the_page(weakness: Weakness) -> None:
+def test_weaker_check_misses_the_mistakes_on_the_page(weakness: Weakness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missed mistake takes longest: the script of the page tries three seeds, this test only the first."""
+    monkeypatch.setattr("numpy_attention.gradcheck.check.diagnose", lambda evidence: "")  # nothing here reads it
     missed = missed_on_the_page()[weakness.name]
     seeds = {name: SEEDS[:1] if name in missed else SEEDS for name in GALLERY}
     assert [name for name in GALLERY if not catch(GALLERY[name], weakness, seeds[name])] == missed, SCRIPT

@@ -146,14 +146,14 @@ def test_an_option_that_the_backward_ignores(rng: np.random.Generator) -> None:
 
 
 def test_a_vector_of_ones_is_named_only_if_other_constants_are_not_right(rng: np.random.Generator) -> None:
-    x, t = rng.standard_normal((3, 5)), rng.standard_normal(5)
+    x, t, a, b = (rng.standard_normal(shape) for shape in ((3, 5), (4,), (5, 4), (4, 6)))
 
-    def scaled(x: np.ndarray, t: np.ndarray) -> np.ndarray:
-        return np.asarray(t * np.cumsum(np.sin(x) * t, axis=1))
+    def scaled(x: np.ndarray, t: np.ndarray) -> np.ndarray:  # cbrt takes no complex numbers, so no step is examined
+        return np.asarray(np.cbrt(x @ a) * t @ b)
 
     def missing(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        sums = np.flip(np.cumsum(np.flip(dy * t, 1), 1), 1)
-        return sums * np.cos(x), (dy * np.cumsum(np.sin(x) * t, axis=1) + sums * np.sin(x)).sum(0)
+        z, d = x @ a, dy @ b.T
+        return d * np.cbrt(z) / (3 * z) @ a.T, (d * np.cbrt(z)).sum(0)
 
     diagnosis = diagnosis_of(scaled, missing, x, t)
     assert "t is left out" in diagnosis or "right when t is all ones, wrong when it is all 1.37" in diagnosis

@@ -141,7 +141,7 @@ def test_a_remainder_below_round_off_gives_no_slope() -> None:
         """1 + x plus a bend: `bend` at the first step, 1/8, and a quarter of it at each next step."""
         return line_of(lambda x: 1.0 + x + bend * (8 * x) ** 2, 0.0)
 
-    noise = line_with(1.0).noise
+    noise = line_with(1.0).scalar.noise
     assert taylor_slope(line_with(1e4 * noise), 1.0) == pytest.approx(2, abs=0.1)
     assert taylor_slope(line_with(2e3 * noise), 1.0) is None, "two steps only"
 
@@ -150,15 +150,15 @@ def test_a_remainder_below_round_off_gives_no_slope() -> None:
 def test_the_height_of_a_staircase_is_measured_as_round_off(height: float) -> None:
     line = line_of(lambda x: height * np.round(x / height), 0.0)
     measure_stairs(line)
-    assert 0.1 * height < line.noise < height
+    assert 0.1 * height < line.scalar.noise < height
 
 
 def test_without_a_staircase_the_round_off_does_not_change() -> None:
     for f in (np.sin, np.ones_like):
         line = line_of(f, 0.3)
-        before = line.noise
+        before = line.scalar.noise
         measure_stairs(line)
-        assert line.noise == before
+        assert line.scalar.noise == before
 
 
 def test_an_error_at_an_infinite_value_is_infinite() -> None:

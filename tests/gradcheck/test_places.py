@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.places import branch, indices_in_words, place, place_in_words, shortest
+from numpy_attention.gradcheck.places import indices_in_words, place, place_in_words
 from numpy_attention.gradcheck.report import ArgumentReport
 from tests.gradcheck.planted import diagnosis_of
 
@@ -44,44 +44,11 @@ def test_a_loop_is_suspected_only_for_long_axes(rows: int, loop: bool) -> None:
     assert ("end one place early" in text) == loop
 
 
-def test_a_threshold_on_the_value_of_the_argument(rng: np.random.Generator) -> None:
-    x = 3 * rng.standard_normal((4, 6))
-    text = diagnosis_of(np.sin, lambda dy, x: dy * np.where(x > 3, -1, 1) * np.cos(x), x)
-    assert text == "dx: wrong just where x > 3, and there the sign is wrong"
-
-
-def test_a_threshold_on_the_absolute_value(rng: np.random.Generator) -> None:
-    x = 2 * rng.standard_normal((5, 6))
-    text = diagnosis_of(lambda x: np.clip(x, -1, 1), lambda dy, x: dy, x)
-    assert text == "dx: wrong just where |x| > 1: the gradient must be zero there"
-
-
 def test_a_single_value(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
     x[0, 2] = x[2, 1] = 0.0
     text = diagnosis_of(lambda x: x**3, lambda dy, x: dy * np.where(x == 0, 5.0, 3 * x * x), x)
     assert "wrong only where x is exactly 0" in text
-
-
-def test_the_value_of_another_argument(rng: np.random.Generator) -> None:
-    x, t = rng.standard_normal((4, 6)), rng.choice([-1.0, 1.0], (4, 6))
-    text = diagnosis_of(lambda x, t: t * np.exp(x), lambda dy, x, t: (dy * np.exp(x), dy * np.exp(x)), x, t)
-    assert text.startswith("dx: wrong just where t < 0, and there the sign is wrong")
-
-
-def test_few_elements_give_no_threshold(rng: np.random.Generator) -> None:
-    x = np.sort(rng.standard_normal(12))
-    wrong = np.zeros(12, dtype=bool)
-    wrong[-1] = True
-    report = ArgumentReport("x", x + wrong, x, np.full(12, 1e-12), wrong, np.zeros(12, dtype=bool), 0)
-    assert branch(report, {"x": x}, (np.ones(12),), (np.ones(12),)) == ""
-
-
-@pytest.mark.parametrize(("low", "high", "number"), [
-    (-0.3, 2.0, 0.0), (2.7, 3.2, 3.0), (0.41, 0.52, 0.5), (-1.2, -0.9, -1.0), (0.1234, 0.1236, 0.1234),
-])
-def test_the_shortest_number_between_two(low: float, high: float, number: float) -> None:
-    assert shortest(low, high) == pytest.approx(number)
 
 
 @pytest.mark.parametrize(
@@ -96,14 +63,3 @@ def test_a_single_wrong_value_is_named(value: float, text: str, rng: np.random.G
 
     with pytest.raises(GradientError, match=f"wrong only where {text}: does the backward treat this case separately"):
         gradcheck_vjp(lambda x, t: np.sin(x) * t, vjp, (x, t))
-
-
-def test_a_threshold_between_zero_and_one_is_not_rounded_to_zero() -> None:
-    """A threshold between 0 and 1 that is rounded to 0 would give keep < 0, which is false for 0."""
-    from numpy_attention.gradcheck.places import _threshold
-
-    zeros, ones = np.zeros(20), np.ones(20)
-    assert _threshold("keep", zeros, ones) == "keep < 1"
-    assert _threshold("keep", ones, zeros) == "keep > 0"
-    assert _threshold("keep", -ones, zeros) == "keep < 0"
-    assert _threshold("keep", zeros, -ones) == "keep > -1"

@@ -4,30 +4,28 @@ import numpy as np
 import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
-from numpy_attention.gradcheck.terms import spread
 from tests.gradcheck.planted import caught, diagnosis_of
 
 
 @pytest.mark.parametrize(("wrong", "how"), [(1.0, "left out"), (3.0, "applied once too often")])
 def test_a_factor_of_another_argument_that_is_broadcast(wrong: float, how: str, rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return dy * t[:, None] ** wrong * np.cos(x), 2 * t * (dy * np.sin(x)).sum(1)
+        return dy * t**wrong * np.cos(x), 2 * t * (dy * np.sin(x)).sum(0)
 
-    text = diagnosis_of(lambda x, t: t[:, None] ** 2 * np.sin(x), vjp, rng.standard_normal((3, 4)), np.arange(2.0, 5.0))
+    text = diagnosis_of(lambda x, t: t**2 * np.sin(x), vjp, rng.standard_normal((3, 4)), np.arange(2.0, 6.0))
     assert text == f"dx: the factor t is {how}"
+
+
+@pytest.mark.parametrize(("wrong", "how"), [(0.0, "left out"), (2.0, "applied once too often")])
+def test_an_exponential_as_a_factor(wrong: float, how: str, rng: np.random.Generator) -> None:
+    text = diagnosis_of(np.expm1, lambda dy, x: dy * np.exp(wrong * x), rng.standard_normal((3, 4)))
+    assert text == f"dx: the factor exp(x) is {how}"
 
 
 def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))
     assert "no simple rule found" in text
-
-
-@pytest.mark.parametrize(("shape", "ways"), [((3,), 1), ((4,), 2), ((3, 4), 2), ((1,), 3), ((5,), 0), ((4, 4), 1)])
-def test_an_array_is_broadcast_in_every_possible_way(shape: tuple[int, ...], ways: int) -> None:
-    found = list(spread(np.ones(shape), (3, 4, 4)))
-    assert len(found) == ways
-    assert all(one.shape == (3, 4, 4) for one in found)
 
 
 @pytest.mark.parametrize(("factor", "text"), [
@@ -94,34 +92,12 @@ def test_one_wrong_value_instead_of_zero_is_not_a_factor(rng: np.random.Generato
     assert "factor" not in str(failure.value)
 
 
-def test_a_term_of_the_product_rule_that_is_left_out(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 4))
-    text = diagnosis_of(lambda x: x * np.sin(x), lambda dy, x: dy * (x * np.cos(x) + np.sin(x) - x), x)
-    assert text == "dx: is too small by dy * x: a term of the sum is left out"
-
-
-def test_a_term_with_the_wrong_sign(rng: np.random.Generator) -> None:
-    text = diagnosis_of(
-        lambda x: x * x + np.cos(x), lambda dy, x: dy * (-2 * x - np.sin(x)), rng.standard_normal((3, 4))
-    )
-    assert text == "dx: is too small by 4 dy * x: a term with the wrong sign?"
-
-
-def test_a_missing_one_in_a_row(rng: np.random.Generator) -> None:
-    def f(p: np.ndarray) -> np.ndarray:
-        return np.asarray((p * np.log(p)).sum(1))
-
-    text = diagnosis_of(f, lambda dy, p: dy[:, None] * np.log(p), rng.uniform(0.1, 1, (3, 5)))
-    assert "dp: is too small by dy: a term of the sum is left out" in text
-
-
 def test_a_padding_cut_at_the_wrong_side(rng: np.random.Generator) -> None:
     def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        dp = np.pad(dy * 3, 1)
-        return dp[:-2, :-2]
+        return np.pad(dy * 3, ((0, 0), (1, 1)))[:, :-2]
 
     text = diagnosis_of(lambda x: 3 * x, vjp, rng.standard_normal((4, 5)))
-    assert "shifted by one along axes 0, 1: an index off by one, or a padding cut at the wrong side?" in text
+    assert "shifted by one along axis 1: an index off by one, or a padding cut at the wrong side?" in text
 
 
 def test_a_permutation_instead_of_its_inverse(rng: np.random.Generator) -> None:

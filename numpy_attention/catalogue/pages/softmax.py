@@ -36,7 +36,7 @@ def plain_log_softmax(x: Array, axis: int = -1) -> Array:
 PLAIN = {"softmax": plain_softmax, "log_softmax": plain_log_softmax}
 
 
-@backward_of("softmax", diagnosis="the sum must be weighted")
+@backward_of("softmax", diagnosis="is the softmax's `- sum(dy * w)` missing, or not weighted by w?")
 def sum_without_weights(dy: Array, cache: SoftmaxCache) -> Array:
     """It subtracts the plain sum of dy instead of the sum weighted by y.
 

@@ -66,7 +66,7 @@ ENTRIES = (
 PLAIN = {"tiled_attention": plain_attention}
 
 
-@backward_of("tiled_attention", diagnosis="do not sum to one (recomputed without their maximum or sum?)")
+@backward_of("tiled_attention", diagnosis="a factor that differs from row to row, such as 1/length, 1/sum")
 def rescaled_sum_forgotten(dy: Array, cache: TiledAttentionCache) -> Any:
     """L is the log of the sum without the maximum, so the recomputed weights are too small by exp(-m).
 
