@@ -30,6 +30,7 @@ from numpy_attention.errors import MAX_SAID, InputError
 from numpy_attention.pretrained.gguf_files import MAX_HEADER, MAX_TENSORS, Arrays, Stored, mapped, package
 
 KINDS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+MAX_AXES = 8
 MAX_JSON = 4 * 2**20  # bytes of a settings file; its Python objects can take thirty times as many
 
 
@@ -108,6 +109,8 @@ def _read_safetensors(path: Path) -> Arrays:
 
 def _stored(data: np.ndarray, about: dict[str, Any]) -> Stored:
     kind, shape, (start, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
+    if len(shape) > MAX_AXES:
+        raise InputError(f"a tensor has {len(shape)} axes, supported are {MAX_AXES}")
     if start == end:
         raise InputError(f"a tensor of shape {shape} has no numbers")
     return Stored(shape, kind, partial(_read, data[start:end], shape, kind) if kind in KINDS else None)

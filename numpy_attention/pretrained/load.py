@@ -78,7 +78,8 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     except InputError as error:
         settings.wrong.append(str(error))
     # in a GGUF file the number of tokens is both the size of the vocabulary and the number of ids
-    ids = [] if gguf or tokenizer is None else tokenizer.tokenizer.get_vocab().values()
+    vocabulary = {} if gguf or tokenizer is None else tokenizer.tokenizer.get_vocab()
+    ids = [*vocabulary.values(), *(tokenizer.encode_with_special("").tolist() if tokenizer else ())]
     _check_sizes(config, arrays, ids, settings)
     model = kind.model(config, None, dtype)
     found, wrong = matched(model, kind.layout, arrays)

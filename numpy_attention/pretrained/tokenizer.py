@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError, short_repr
+from numpy_attention.files import exists, reading
 from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.pretrained.gguf_files import package
+from numpy_attention.pretrained.growth import MAX_VALUES, check_file, check_growth, check_vocabulary
 from numpy_attention.training.byte_pairs import utf8
 from numpy_attention.training.data import Vocabulary
 
@@ -36,13 +38,18 @@ RULES = {
     **dict.fromkeys(("llama-bpe", "dbrx", "smaug-bpe"), _CASES + r"\p{N}{1,3}" + _REST),
 }
 MAX_TOKENIZER = 64 * 2**20  # bytes of a vocabulary with its merges; the largest known one has 35 million
+MAX_TEMPLATE = 2**16  # characters of a chat template; most have fewer than 10,000
 CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split
 
 
 class Tokenizer(Vocabulary):
-    """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens."""
+    """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens.
+
+    Raises: InputError for an empty vocabulary, or one with very long tokens.
+    """
 
     def __init__(self, tokenizer: Any, stop: Collection[int] = (), template: str | None = None) -> None:
+        check_vocabulary(tokenizer)
         tokenizer.encode_special_tokens = True  # text that looks like a special token is encoded as plain text
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -68,11 +75,11 @@ class Tokenizer(Vocabulary):
 
     def decode(self, ids: np.ndarray) -> str:
         """The text of the ids, without special tokens."""
-        return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True))
+        return self._decoded(ids)
 
     def labels(self, ids: np.ndarray) -> list[str]:
         """The text of each id, for display; special tokens appear by name."""
-        return [str(self.tokenizer.decode([int(i)], skip_special_tokens=False)) for i in ids]
+        return [self._decoded([i], special=True) for i in ids]
 
     def characters_in(self, ids: np.ndarray) -> int:
         """The number of characters in the text of the ids."""
@@ -90,6 +97,10 @@ class Tokenizer(Vocabulary):
 
     def saved(self) -> dict[str, Any]:
         return {"vocabulary": "tokenizer", "tokenizer": self.tokenizer.to_str(), "stop": sorted(self.stop)}
+
+    def _decoded(self, ids: Iterable[int], special: bool = False) -> str:
+        with _refused("the tokenizer cannot decode its tokens"):
+            return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special))
 
     def _encoded(self, text: str, special: bool) -> np.ndarray:
         utf8(text)  # refuses half a surrogate pair
@@ -110,17 +121,24 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     def special_ids(*names: str) -> list[int]:
         return [i for i in map(setting, names) if type(i) is int and 0 <= i < len(tokens)]
 
-    kind, rule = setting("model"), setting("pre") or "gpt-2"
-    if kind != "gpt2" or not isinstance(rule, str) or rule not in RULES:
+    kind, rule = setting("model"), settings.get("tokenizer.ggml.pre", "")
+    if str(kind) != "gpt2" or str(rule) not in ("", *RULES):  # str: a file may hold a list instead of a text
         known = f"supported is 'gpt2' with one of {', '.join(RULES)}"
         raise InputError(f"its tokenizer is {short_repr(kind)} with the rule {short_repr(rule)}, {known}")
+    rule = rule or "gpt-2"
     tokens, merges = setting("tokens"), setting("merges")
     if not isinstance(tokens, list) or not isinstance(merges, list):
         raise InputError("its tokenizer has no list of tokens or no list of merges")
+    if (values := len(tokens) + len(merges)) > MAX_VALUES:
+        raise InputError(f"its tokenizer has {values:,} tokens and merges, supported are {MAX_VALUES:,}")
     ids = {token: i for i, token in enumerate(tokens)}
     pairs = [tuple(pair.split(" ")) for pair in merges]
     if len(ids) < len(tokens) or not all(len(p) == 2 and {*p, "".join(p)} <= ids.keys() for p in pairs):
         raise InputError("its tokenizer has a token twice, or a merge that does not join two tokens into a third token")
+    kinds = setting("token_type").tolist() if isinstance(setting("token_type"), np.ndarray) else ()
+    added = [(token, kind == CONTROL) for token, kind in zip(tokens, kinds) if kind in (CONTROL, USER_DEFINED)]
+    if sum(len(token) for token, _ in added) > MAX_JSON:  # the package needs 70 bytes for each character
+        raise InputError(f"its tokenizer has {len(added):,} special tokens with too many characters")
     with _refused("its tokenizer cannot be built"):
         whole = rule == "llama-bpe"  # a chunk that is a token in the list needs no merges
         made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, ignore_merges=whole))
@@ -128,8 +146,6 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
         if rule == "qwen2":  # a letter and its accent become one character
             made.normalizer = tokenizers.normalizers.NFC()
         made.decoder = tokenizers.decoders.ByteLevel()
-        kinds = setting("token_type").tolist() if isinstance(setting("token_type"), np.ndarray) else ()
-        added = [(token, kind == CONTROL) for token, kind in zip(tokens, kinds) if kind in (CONTROL, USER_DEFINED)]
         made.add_tokens([tokenizers.AddedToken(token, special=special, normalized=False) for token, special in added])
         for i in special_ids("bos_token_id") if setting("add_bos_token") is True else ():
             begin = [tokens[i], "$A"]
@@ -156,15 +172,19 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """
     tokenizers = package("tokenizers", "pretrained models")
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
-    json_bytes(file, MAX_TOKENIZER)  # checks that the file exists and is not too large
+    raw = json_bytes(file, MAX_TOKENIZER)
     with _refused(f"{file} cannot be read"):
-        made = tokenizers.Tokenizer.from_file(str(file))
+        check_file(raw.data)
+        made = tokenizers.Tokenizer.from_buffer(raw.tobytes())
+        check_growth(made)
     config = read_json(about) if about.exists() else {}
     end, template = config.get("eos_token"), config.get("chat_template")
     end = end.get("content") if isinstance(end, dict) else end
-    last = made.token_to_id(end) if isinstance(end, str) else None
-    if template is None and jinja.is_file() and jinja.stat().st_size <= MAX_JSON:
-        template = jinja.read_text(encoding="utf-8", errors="replace")
+    with _refused(f"{about} names an impossible eos_token"):  # half a surrogate pair
+        last = made.token_to_id(end) if isinstance(end, str) else None
+    if template is None and exists(jinja):
+        with reading(jinja) as text:
+            template = text.read(MAX_JSON).decode("utf-8", "replace")
     return Tokenizer(made, [] if last is None else [last], template if isinstance(template, str) else None)
 
 

@@ -157,3 +157,20 @@ def test_refuses_an_invalid_safetensors_file(name, tmp_path):
 def test_error_without_the_package_says_what_to_install(whole, monkeypatch):
     without(monkeypatch, "safetensors")
     assert refusal(whole) == "safetensors files need the package safetensors: pip install safetensors"
+
+
+def test_refuses_a_tensor_with_many_axes(tmp_path):
+    path = tiny.write(tmp_path, "llama")
+    raw = (path / "model.safetensors").read_bytes()
+    (path / "model.safetensors").write_bytes(_with_shape(raw, "model.norm.weight", [1] * 70 + [24]))
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged .*a tensor has 71 axes, supported are 8"):
+        read_folder(path)
+
+
+def _with_shape(raw, name, shape):
+    """A safetensors file in which the header gives this tensor another shape."""
+    size = 8 + int.from_bytes(raw[:8], "little")
+    header = json.loads(raw[8:size])
+    header[name]["shape"] = shape
+    head = json.dumps(header).encode()
+    return len(head).to_bytes(8, "little") + head + raw[size:]

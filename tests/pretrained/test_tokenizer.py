@@ -1,6 +1,7 @@
 """Chapter 35: from text to ids and back, compared with the original program and with the merges of this book."""
 
 import json
+import os
 import string
 
 import numpy as np
@@ -294,3 +295,34 @@ def test_without_digits_and_apostrophes_the_rule_of_gpt_2_equals_that_of_this_bo
     package.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     assert RULES["gpt-2"] is None  # the default rule of the package, which is used here
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
+
+
+@pytest.mark.parametrize("name", ["model", "pre"])
+@pytest.mark.parametrize("value", [np.arange(3), np.arange(1), [], ["gpt2"], 7])
+def test_refuses_a_kind_or_rule_that_is_not_a_text(name, value):
+    with pytest.raises(InputError, match=r"its tokenizer is .* with the rule .*, supported is 'gpt2' with one of"):
+        tokenizer_of_gguf(gguf_settings(**{name: value}))
+
+
+def test_an_empty_rule_is_the_rule_of_gpt_2(tiny_one):
+    assert tokenizer_of_gguf(gguf_settings(pre="")).encode("I'll 12").tolist() == tiny_one.encode("I'll 12").tolist()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and /proc exist only on Unix")
+@pytest.mark.parametrize("target", ["/proc/self/mem", "/dev/zero", "a pipe"])
+def test_refuses_a_chat_template_that_is_not_a_file(tmp_path, target):
+    path = tiny.write(tmp_path, "llama")
+    (path / "tokenizer_config.json").write_text("{}")
+    if target == "a pipe":
+        os.mkfifo(path / "chat_template.jinja")
+    else:
+        (path / "chat_template.jinja").symlink_to(target)
+    with pytest.raises(InputError, match=r"cannot read .*chat_template\.jinja: "):
+        tokenizer_of_folder(path)
+
+
+def test_refuses_half_a_surrogate_pair_as_the_last_token(tmp_path):
+    path = tiny.write(tmp_path, "llama")
+    (path / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
+    with pytest.raises(InputError, match=r"tokenizer_config\.json names an impossible eos_token"):
+        tokenizer_of_folder(path)

@@ -147,6 +147,14 @@ def test_refuses_an_invalid_vocabulary(saved):
         vocabulary_from(saved)
 
 
+def test_a_token_of_260_bytes_is_accepted_and_a_longer_one_refused():
+    doubled = [(97, 97), *((i, i) for i in range(256, 263))]  # 2, 4, ..., 256 bytes
+    longest = [*doubled, (263, 257)]  # 256 + 4 bytes
+    assert len(BytePairVocabulary(longest).tokens[-1]) == MAX_TOKEN == 260
+    with pytest.raises(InputError, match="merge 9 of the vocabulary cannot join 264 and 97"):
+        BytePairVocabulary([*longest, (264, 97)])
+
+
 def test_vocabulary_has_the_named_kind_and_ignores_other_keys():
     everything = {"characters": "ab", "merges": [[97, 98]]}
     for kind, cls in (("char", CharVocabulary), ("byte", ByteVocabulary), ("bpe", BytePairVocabulary)):
