@@ -19,6 +19,7 @@ from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.runs.parallel import all_cores
 from numpy_attention.runs.progress import per_second
 
+MAX_LINE = 2**20  # characters of a question
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
 
 
@@ -66,13 +67,17 @@ def _line() -> str | None:
     """The user's next line; None at the end of the input."""
     person = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        return input("> " if person else "").strip()
+        line = input("> ") if person else sys.stdin.readline(MAX_LINE)
+        if len(line) == MAX_LINE:
+            raise InputError(f"a line of the input is longer than {MAX_LINE:,} characters; write a shorter question")
+        return line.strip() if line or person else None
     except (EOFError, KeyboardInterrupt):
         if person:
             print()
         return None
-    except UnicodeDecodeError:
-        raise InputError("the input is not UTF-8 text; convert it with iconv -t UTF-8") from None
+    except UnicodeError:  # for UTF-16 without a byte order mark it is not a UnicodeDecodeError
+        encoding = (sys.stdin.encoding or "utf-8").upper()
+        raise InputError(f"the input is not {encoding} text; convert it with iconv -t {encoding}") from None
     except OSError as error:
         raise InputError(f"cannot read the input: {error.strerror or error}") from None
 

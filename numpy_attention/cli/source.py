@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, short_repr
 from numpy_attention.files import exists, read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
@@ -100,6 +100,9 @@ def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
     Raises: InputError if the text cannot be encoded; the message names its origin, an option or a file.
     """
     try:
-        return vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
+        ids = vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
+    if text and not len(ids):
+        raise InputError(f"{origin}: the tokenizer of the model finds no token in the text {short_repr(text)}")
+    return ids

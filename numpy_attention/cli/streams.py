@@ -22,6 +22,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
+WINDOWS = os.name == "nt"
 STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters except tab and newline
 
 
@@ -120,7 +121,8 @@ class _Bytes(io.RawIOBase):
             return int(count)
         except OSError as error:
             self.works = False
-            self.lost(error)
+            gone = WINDOWS and error.errno == errno.EINVAL  # as Windows reports a pipe that has lost its reader
+            self.lost(BrokenPipeError(errno.EPIPE, "its reader has gone") if gone else error)
             return len(data)
 
     def writable(self) -> bool:

@@ -191,6 +191,9 @@ def test_refuses_input_that_is_not_text_in_one_line(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n"), encoding="utf-8"))
     assert "is not UTF-8 text" in refused(capsys, "chat", path)
+    without_mark = io.TextIOWrapper(io.BytesIO("the user\n".encode("utf-16-le")), encoding="utf-16")
+    monkeypatch.setattr(sys, "stdin", without_mark)
+    assert "is not UTF-16 text; convert it with iconv -t UTF-16" in refused(capsys, "chat", path)
 
 
 def test_refuses_closed_input_in_one_line(
@@ -215,3 +218,16 @@ def test_refuses_models_that_cannot_chat_in_one_line(
         if file.name != "tokenizer_config.json":
             (path.parent / "plain" / file.name).write_bytes(file.read_bytes())
     assert "use sample" in refused(capsys, "chat", path.parent / "plain")
+
+
+def test_refuses_an_endless_line_after_a_million_characters(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Endless(io.StringIO):
+        def readline(self, size: int | None = -1, /) -> str:
+            assert size is not None
+            assert 0 < size <= 2**20, "an endless line fills the memory"
+            return "x" * size
+
+    monkeypatch.setattr(sys, "stdin", Endless())
+    assert "a line of the input is longer than 1,048,576 characters" in refused(capsys, "chat", path)

@@ -1,6 +1,10 @@
 """`python -m numpy_attention`: a command is needed, and one that there is."""
 
+import os
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +111,24 @@ def test_error_for_invalid_character_names_its_option(
 
 def test_control_characters_in_a_name_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "called \\x1b[31m;" in refused(capsys, "sample", "\x1b[31m")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Ctrl-C as a signal of Unix")
+@pytest.mark.parametrize("module", ["numpy_attention.layers", "numpy_attention.cli.source"])
+def test_interrupt_while_the_program_is_imported_gives_no_traceback(module: str) -> None:
+    program = "import os, signal as s, sys; s.signal(2, s.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+    command = [sys.executable, "-c", program, sys.executable, "-X", "importtime", "-m", "numpy_attention"]
+    lines = []
+    with subprocess.Popen([*command, "sample", "nowhere"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if line.endswith(f" {module}\n"):
+                process.send_signal(signal.SIGINT)
+        assert process.wait() == -signal.SIGINT
+    assert not [line for line in lines if "Traceback" in line or "KeyboardInterrupt" in line]
+
+
+def test_importing_the_package_changes_no_signal() -> None:
+    program = "import signal as s; before = s.getsignal(2); import numpy_attention; print(s.getsignal(2) == before)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\n"

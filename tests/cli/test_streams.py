@@ -1,6 +1,7 @@
 """What becomes of a command whose output nobody reads, that has no room, or is closed: in children, and in a shell."""
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -154,6 +155,31 @@ def test_replaced_streams_are_not_changed(monkeypatch: pytest.MonkeyPatch) -> No
         assert sys.stdout is theirs
         print("message")
     assert theirs.getvalue() == "message\n"
+
+
+class _NoReader(io.RawIOBase):
+    """A pipe that has lost its reader, on Windows."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+
+@pytest.mark.parametrize("windows", [True, False])
+def test_reader_that_has_gone_is_recognized_on_windows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], windows: bool
+) -> None:
+    pipe = io.TextIOWrapper(io.BufferedWriter(_NoReader()))
+    monkeypatch.setattr("numpy_attention.cli.streams.WINDOWS", windows)
+    monkeypatch.setattr(sys, "stdout", pipe)
+    monkeypatch.setattr(sys, "__stdout__", pipe)
+    with standard_streams() as output:
+        output.optional = True
+        print("message", flush=True)
+    message = "numpy-attention: cannot print: Invalid argument; the training continues without output\n"
+    assert capsys.readouterr().err == ("" if windows else message)
 
 
 def on_a_terminal(pieces: list[str]) -> bytes:

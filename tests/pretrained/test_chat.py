@@ -120,3 +120,9 @@ def test_refuses_a_template_with_tokens_missing_from_the_tokenizer():
     bare.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(InputError, match=r"has no token '<\|im_end\|>'"):
         Chat(Tokenizer(bare, template=tiny.CHATML))
+
+
+def test_refuses_a_very_long_template():
+    long = f"{{{{'<|im_start|>system\\n{'the user ' * 10_000}<|im_end|>\\n'}}}}"
+    with pytest.raises(InputError, match=r"the chat template of the file has 90,\d+ characters, supported are 65,536"):
+        Chat(byte_pairs(long))
