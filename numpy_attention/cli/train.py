@@ -249,6 +249,7 @@ def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
+    trainer.require_same_directory()
     try:
         written = trainer.task.write_result(trainer.model, trainer.directory)
     except OSError as error:

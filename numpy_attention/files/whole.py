@@ -21,6 +21,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         temporary = folder / path.name
         yield temporary
         _sync(temporary, os.O_RDWR)
-        os.replace(temporary, path)
+        _move(temporary, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(OSError):  # some systems cannot open directories
@@ -121,14 +122,22 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
 
     Raises: OSError for a file that cannot be opened, and for a directory, a pipe or a device.
     """
-    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait
     try:
-        handle = os.open(path, flags)
+        return open(path, "rb", opener=open_handle)
     except ValueError:  # a null byte, or half a surrogate pair
         raise OSError(errno.EINVAL, "no file can have this name") from None
+
+
+def open_handle(path: str, flags: int) -> int:
+    """The `opener` of a regular file. To write, no link is followed.
+
+    Raises: OSError as `open_regular`, and for a link.
+    """
+    flags |= getattr(os, "O_NONBLOCK", 0)  # opening a pipe must not wait
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) if flags & os.O_WRONLY else flags, 0o666)
     kind = os.fstat(handle).st_mode
     if stat.S_ISREG(kind):
-        return open(handle, "rb")
+        return handle
     os.close(handle)
     if stat.S_ISDIR(kind):
         raise OSError(errno.EISDIR, "it is a directory, not a regular file")
@@ -137,6 +146,16 @@ def open_regular(path: str | os.PathLike[str]) -> io.BufferedReader:
 
 def _unreadable(path: object, error: OSError) -> InputError:
     return InputError(f"cannot read {str(path)[:MAX_SAID]}: {error.strerror or error}")
+
+
+def _move(temporary: Path, path: Path) -> None:
+    """Rename the file. Windows refuses this while another process reads `path`, so try again for one second."""
+    for pause in (0.1, 0.3, 0.6):
+        with contextlib.suppress(PermissionError):
+            os.replace(temporary, path)
+            return
+        time.sleep(pause)
+    os.replace(temporary, path)
 
 
 def _sync(path: Path, mode: int) -> None:

@@ -14,6 +14,10 @@ read. If a file system has no locks, the run continues without one.
 A file may have a second name (a hard link): after `cp -al run copy`, both locks are the same file, and a link may lead
 to any other file. A directory has no second name. So where possible we lock the directory first; the process that
 holds this lock replaces a linked lock file by a new file.
+
+The lock belongs to the directory, not to its name. After `mv run old; mkdir run` a second run may lock the new
+directory, and the first run would write there, too. So the first run compares before it writes: is the directory with
+this name still the one that it has locked? The kernel's number of a directory (inode) stays when its name changes.
 """
 
 import contextlib
@@ -22,7 +26,8 @@ import io
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from numpy_attention.errors import InputError
@@ -34,12 +39,14 @@ MOST = 200  # bytes of the holder's message
 
 
 @contextlib.contextmanager
-def hold(directory: Path | str) -> Iterator[None]:
+def hold(directory: Path | str) -> Iterator[Callable[[], None]]:
     """Inside this context no other run writes to the directory.
+
+    Gives a function that raises an InputError if the directory has been moved or replaced.
 
     Raises: InputError that names the other run, or gives the reason why the directory cannot be locked.
     """
-    path, alone = Path(directory) / NAME, True
+    path, alone, folder = Path(directory) / NAME, True, None
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ImportError, OSError):  # not every system can open and lock a directory
             importlib.import_module("fcntl")
@@ -53,7 +60,15 @@ def hold(directory: Path | str) -> Iterator[None]:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
         _write(file, f"process {os.getpid()} on {platform.node()} has trained there since {since}")
         stack.callback(_write, file, "")
-        yield
+        yield partial(_require_same, directory, folder)
+
+
+def _require_same(directory: Path | str, folder: int | None) -> None:
+    with contextlib.suppress(OSError):  # there is no directory with this name
+        if folder is None or os.path.samestat(os.stat(directory), os.fstat(folder)):
+            return
+    fix = "find its new name NAME, and continue with: python -m numpy_attention train --resume NAME"
+    raise InputError(f"{directory} has been moved or replaced, so this run stops; its last checkpoint moved too: {fix}")
 
 
 def _opened(path: Path, fresh: bool) -> io.FileIO:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.files import atomic_write, reading, writing
+from numpy_attention.files.whole import open_handle
 
 MAX_LINE = 2**20  # in bytes; a line of a run has a few hundred bytes
 LARGEST = 1e300  # the largest number that a plot can show: the length of its axis must not overflow
@@ -30,7 +31,7 @@ class Log:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
-        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
+        with writing(self.path), open(self.path, "a", encoding="utf-8", opener=open_handle) as file:
             file.write(json.dumps(entry) + "\n")
 
 

@@ -18,7 +18,7 @@ the dropout.
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ class Trainer:
         self.skipped = 0  # steps skipped because of a NaN or infinity
         self.fault = ""  # the reason if the last step was skipped
         self.is_alone = False  # whether no other run can write to the directory
+        self.require_same_directory: Callable[[], None] = lambda: None  # with a lock: the check of `hold`
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -89,7 +90,9 @@ class Trainer:
             yield
             return
         with contextlib.ExitStack() as stack:
-            self.ranks.together(lambda: self.ranks.rank or stack.enter_context(hold(self.directory)))
+            here = self.ranks.together(lambda: None if self.ranks.rank else stack.enter_context(hold(self.directory)))
+            stack.callback(setattr, self, "require_same_directory", self.require_same_directory)
+            self.require_same_directory = here or self.require_same_directory
             stack.callback(setattr, self, "is_alone", False)
             self.is_alone = True
             yield
@@ -131,6 +134,7 @@ class Trainer:
                     progress.line(entry)
                     improved = self._note_best(entry["val_loss"])
                 if entry and log:
+                    self.require_same_directory()
                     log.write(entry)
                 progress.advance(entry)
                 impatient = bool(c.patience) and self.since_best >= c.patience
@@ -178,6 +182,7 @@ class Trainer:
             return
         arrays = {f"parameters.{name}": p for name, p in self.model.parameters().items()}
         arrays |= {f"optimizer.{name}": array for name, array in self.optimizer.state().items()}
+        self.require_same_directory()
         checkpoint.save(self.directory, arrays, self.meta(), self._is_best())
 
     def meta(self) -> dict[str, Any]:

@@ -162,8 +162,23 @@ def test_as_in_the_lesson_is_refused_with_resume(run_directory, capsys):
 def test_diverging_run_ends_with_one_line(tmp_path, text, capsys):
     command = ["--text", text, "--out", tmp_path / "run", *SIZES, "--workers=2", "--learning-rate=1e5", "--warmup=0"]
     err = last_lines(capsys, 1, "train", *command).err
-    assert err.startswith("numpy-attention: stopped at step 5: the loss is nan")
+    assert err.startswith("numpy-attention: stopped at step 3: the loss is nan")
     assert err.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not move a directory that is in use")
+def test_directory_replaced_after_the_last_step_gets_no_result(tmp_path, text, capsys, monkeypatch):
+    out = tmp_path / "run"
+
+    def report(*_):
+        out.rename(tmp_path / "moved")
+        out.mkdir()
+        return ""
+
+    monkeypatch.setattr(TASKS["text"], "report", report)
+    err = last_lines(capsys, 2, "train", "--text", text, "--out", out, *SIZES).err
+    assert "run has been moved or replaced" in err
+    assert list(out.iterdir()) == []
 
 
 def test_odd_lines_in_a_log_do_not_stop_a_resumed_run(run_directory, capsys):

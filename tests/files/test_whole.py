@@ -3,6 +3,7 @@
 import os
 import re
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,26 @@ def test_atomic_write_without_a_write_keeps_the_old_file(tmp_path):
     with pytest.raises(FileNotFoundError), atomic_write(path):
         pass
     assert path.read_text("utf-8") == "old"
+
+
+@pytest.mark.parametrize("refusals", [1, 3, 4])
+def test_atomic_write_waits_for_a_reader_that_prevents_the_rename_as_on_windows(tmp_path, monkeypatch, refusals):
+    path, replace, pauses = tmp_path / "notes.txt", os.replace, []
+
+    def refused(*paths):
+        if len(pauses) < refusals:
+            raise PermissionError(13, "Access is denied", "notes.txt")
+        return replace(*paths)
+
+    path.write_text("old")
+    monkeypatch.setattr(os, "replace", refused)
+    monkeypatch.setattr("time.sleep", pauses.append)
+    refusal = pytest.raises(InputError, match=r"^cannot write to notes: Access is denied$")
+    with refusal if refusals == 4 else nullcontext(), writing("notes"), atomic_write(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text("utf-8") == ("old" if refusals == 4 else "new")
+    assert sum(pauses) <= 1.0
+    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_sweep_removes_only_unfinished_files_of_killed_processes(tmp_path):

@@ -22,7 +22,7 @@ class Meeting:
             if self.waiting == self.size:
                 self.waiting, self.met = 0, before + 1
                 self.changed.notify_all()
-            elif not self.changed.wait_for(lambda: self.met > before or self.failed, 60) or self.met == before:
+            elif not self.changed.wait_for(lambda: self.met > before or self.failed, 600) or self.met == before:
                 raise threading.BrokenBarrierError("another rank has failed, or does not come")
 
     def fail(self):

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.runs import lock
+from numpy_attention.runs import checkpoint, lock
 from numpy_attention.runs.lock import NAME, hold
 from numpy_attention.runs.log import read_log
-from tests.runs.small_runs import resume, text, trainer
+from tests.runs.small_runs import before_step, log_without_times, resume, text, trainer
 
 __all__ = ["text"]
 
@@ -224,3 +224,64 @@ def test_two_trainers_in_one_process_cannot_share_a_directory(tmp_path, text, mo
     with first.alone(), first.alone(), pytest.raises(InputError, match="is in use"):
         second.run()
     assert resume(tmp_path / "run").run() == "finished"
+
+
+posix = pytest.mark.skipif(os.name == "nt", reason="Windows does not move a directory that is in use")
+
+
+@posix
+def test_moved_directory_is_noticed(tmp_path):
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    run.mkdir()
+    with hold(run) as require_same_directory:
+        require_same_directory()
+        run.rename(moved)
+        with pytest.raises(InputError, match=r"run has been moved or replaced, .* continue with: .* train --resume"):
+            require_same_directory()
+        run.symlink_to(moved)
+        require_same_directory()  # another name of the same directory
+        run.unlink()
+        run.mkdir()
+        with pytest.raises(InputError, match="has been moved or replaced"):
+            require_same_directory()
+
+
+@posix
+@pytest.mark.parametrize("step", [1, 3, 4, 11])
+def test_run_whose_directory_was_replaced_stops_and_changes_nothing_in_the_new_directory(tmp_path, text, step):
+    out, moved = tmp_path / "run", tmp_path / "moved"
+    run = trainer(out, text, log_every=1 + step % 2)
+
+    def replace():
+        out.rename(moved)
+        other = trainer(out, text, seed=1)
+        assert other.run() == "finished"
+        found.update({path.name: path.read_bytes() for path in out.iterdir()})
+
+    found = {}
+    before_step(run, step, replace)
+    with pytest.raises(InputError, match="has been moved or replaced"):
+        run.run()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == found
+    assert resume(moved).run() == "finished"
+    whole = trainer(tmp_path / "whole", text, log_every=1 + step % 2)
+    assert whole.run() == "finished"
+    assert log_without_times(moved) == log_without_times(tmp_path / "whole")
+
+
+@posix
+def test_directory_replaced_during_a_save_gets_no_best_checkpoint(tmp_path, text, monkeypatch):
+    out, moved, save = tmp_path / "run", tmp_path / "moved", checkpoint.save_arrays
+    run, other = trainer(out, text), trainer(out, text, seed=1)
+
+    def move(path, arrays, meta):
+        save(path, arrays, meta)
+        if run.best_step and not moved.exists():
+            out.rename(moved)
+            out.mkdir()
+            other.save()
+
+    monkeypatch.setattr(checkpoint, "save_arrays", move)
+    with pytest.raises(InputError, match=r"cannot write to .*run: No such file"):
+        run.run()
+    assert [path.name for path in out.iterdir()] == [checkpoint.NAME]

@@ -88,3 +88,25 @@ def test_error_names_a_log_that_cannot_be_written(tmp_path, make):
     if path.is_dir():
         with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: Is a directory"):
             log.write({"step": 1})
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="links and pipes of Unix")
+def test_line_is_not_written_through_a_link_or_into_a_pipe(tmp_path):
+    path, other = tmp_path / "log.jsonl", tmp_path / "other"
+    log = Log(path, 0)
+    other.write_text("private")
+    path.unlink()
+    path.symlink_to(other)
+    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: .*symbolic links"):
+        log.write({"step": 1})
+    assert other.read_text() == "private"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: No such device"):
+        log.write({"step": 1})
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: it is not a regular file"):
+            log.write({"step": 1})
+    finally:
+        os.close(reader)

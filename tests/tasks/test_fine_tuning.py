@@ -105,7 +105,7 @@ def test_fingerprint_depends_on_every_shard(tmp_path, folder):
 def test_refuses_model_without_read_permission(tmp_path, monkeypatch):
     (tmp_path / "model.gguf").write_bytes(b"numbers")
 
-    def closed(*_):
+    def closed(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr("builtins.open", closed)
