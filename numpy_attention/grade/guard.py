@@ -1,17 +1,23 @@
-"""Refuse answers that are not the student's own work: gradients of libraries, our backwards, differences.
+"""Refuse answers that are not the student's own work (gradients of libraries, our backwards, differences), and other
+processes.
 
     imports     libraries that differentiate by themselves, and the answers in this package, cannot be imported
     answers     the package's backwards raise NotOwnWork if code outside the package calls them; an exercise allows
                 its `parts`
     forwards    calls are counted while a backward runs: a backward with many calls of its forward computes differences
     complex     complex numbers are refused: only the complex step needs them, no exercise does
+    processes   Python's usual functions that start a process, or send a signal to one, raise PermissionError, because
+                the limits of memory and time hold for one process, and another process could outlive the grading
 
 Without the guard a student might use somebody else's answer by mistake or out of curiosity. The guard runs in the
-process of the student's file, where code can disable it on purpose; but even then a wrong gradient does not pass.
+process of the student's file, where code can disable it on purpose (C code starts a process without Python); but even
+then a wrong gradient does not pass.
 """
 
 import ast
+import contextlib
 import importlib.abc
+import os
 import sys
 import types
 from collections.abc import Callable, Collection, Sequence
@@ -30,6 +36,10 @@ AUTODIFF = frozenset({
 })
 ANSWERS = (f"{PACKAGE}.grade.", f"{PACKAGE}.catalogue.")
 METHODS = ("backward", "step")
+PROCESSES = frozenset({  # names of audit events
+    "_winapi.CreateProcess", "os.exec", "os.fork", "os.forkpty", "os.killpg", "os.posix_spawn", "os.spawn",
+    "os.startfile", "os.system", "resource.prlimit", "subprocess.Popen",
+})
 MAX_CALLS = 2  # a backward may compute its forward again; differences need two calls for each element
 
 
@@ -86,6 +96,19 @@ def guard_answers(answers: Collection[str], parts: Collection[str]) -> None:
                     own = vars(made).get(method)
                     if isinstance(own, types.FunctionType) and own.__module__ != __name__:  # not guarded yet
                         setattr(made, method, guarded(own, f"{name}.{method}"))
+
+
+def refuse_processes() -> None:
+    """From now on, refuse to start another process or to send a signal to one."""
+    sys.addaudithook(_refuse_process)  # Python has no function that removes it
+    with contextlib.suppress(ImportError):  # not on Windows; multiprocessing calls it without an audit event
+        vars(importlib.import_module("_posixsubprocess"))["fork_exec"] = lambda *_: _refuse_process("os.exec", ())
+
+
+def _refuse_process(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in PROCESSES or (event == "os.kill" and arguments[0] != os.getpid()):
+        # an OSError, because a library that looks for a program expects one and continues without the program
+        raise PermissionError(f"{event} is refused: an answer needs no other process; remove this call")
 
 
 class Calls:

@@ -9,8 +9,9 @@ changes an array in place, the caller's array here is changed too, so the checks
 process sends only the results of the student's functions and never a grade. A patched NumPy, a replaced checker or an
 early exit affects only the student's own process.
 
-This does not protect you from a file that leaves its process group, reads the memory of this process, or deletes your
-files. The file runs with your permissions; do not grade files of people whom you do not trust.
+This does not protect you from a file that deletes your files, reads the memory of this process, or starts processes by
+C code, which may leave the process group. The file runs with your permissions: grade files of people whom you do not
+trust in a container.
 """
 
 import contextlib

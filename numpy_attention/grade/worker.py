@@ -31,7 +31,14 @@ import numpy as np
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.exercise import peak_memory
 from numpy_attention.gradcheck.problem import arrays_of, with_parameters
-from numpy_attention.grade.guard import Calls, NotOwnWork, RefuseImports, guard_answers, refuse_complex_numbers
+from numpy_attention.grade.guard import (
+    Calls,
+    NotOwnWork,
+    RefuseImports,
+    guard_answers,
+    refuse_complex_numbers,
+    refuse_processes,
+)
 from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
 MEMORY = 1 << 31  # bytes of address space of this process, Python and NumPy included
@@ -242,7 +249,7 @@ def message_of(error: BaseException) -> str:
 
 
 def limit_process(seconds: float, memory: int = MEMORY) -> None:
-    """Limit memory and time of this process and of its children, from now on.
+    """Limit memory and time of this process, from now on; a child process would get limits of the same size.
 
     Windows has no such limits.
     """
@@ -282,6 +289,7 @@ def main() -> None:
         importlib.import_module(f"numpy_attention.{answer}")
     guard_answers(sys.argv[1].split(), sys.argv[2].split())
     sys.meta_path.insert(0, RefuseImports())
+    refuse_processes()
     try:
         serve(requests, replies)
     finally:  # exit immediately, without waiting for threads of the file and without a traceback

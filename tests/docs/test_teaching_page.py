@@ -95,22 +95,35 @@ print("attempts that worked:", done)
 '''
 
 
-@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-def test_sandbox_of_the_page_stops_writing_deleting_and_connecting(tmp_path: Path) -> None:
-    import socket
-
+@pytest.fixture
+def sandbox(tmp_path: Path) -> list[str]:
+    """The beginning of the command on the page, for two answers in a folder."""
     options = re.search(r"bwrap (--.*?)\\\n +(--.*?)\\\n", TEACHING)
     assert options
     hidden = options[2].replace("$PWD", str(tmp_path)).replace("$name", "own").replace('"', "")
-    sandbox = ["bwrap", *options[1].replace("--tmpfs /tmp", "").split(), *hidden.split()]  # pytest may work in /tmp
-    (tmp_path / "kept").touch()
+    command = ["bwrap", *options[1].replace("--tmpfs /tmp", "").split(), *hidden.split()]  # pytest may work in /tmp
     for name in ("own", "other"):
         (tmp_path / "answers" / name).mkdir(parents=True)
         (tmp_path / "answers" / name / "softmax.py").touch()
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed")
+    if subprocess.run([*command, "true"], check=False, capture_output=True, timeout=60).returncode:
+        pytest.skip("this system does not allow namespaces")
+    return command
+
+
+def test_process_in_another_session_ends_with_the_sandbox_of_the_page(sandbox: list[str]) -> None:
+    code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
+    command = [*sandbox, sys.executable, "-c", code]
+    subprocess.run(command, capture_output=True, timeout=60, check=True)  # waits until all users of the pipe have ended
+
+
+def test_sandbox_of_the_page_stops_writing_deleting_and_connecting(tmp_path: Path, sandbox: list[str]) -> None:
+    import socket
+
+    (tmp_path / "kept").touch()
     with socket.create_server(("127.0.0.1", 0)) as server:
         code = HOSTILE.format(folder=tmp_path, port=server.getsockname()[1])
-        if subprocess.run([*sandbox, "true"], check=False, capture_output=True, timeout=60).returncode:
-            pytest.skip("this system does not allow namespaces")
         reads = "'read another answer', 'read its own answer'"
         for before, expected in [
             (sandbox, "['read its own answer']"), ([], f"['write', 'delete', {reads}, 'connect']")

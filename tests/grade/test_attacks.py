@@ -188,9 +188,46 @@ def test_grader_does_not_wait_for_sleeping_thread(tmp_path: Path) -> None:
     assert code == 0, output
 
 
-FORK = """import os, time
+STARTS = """
+import multiprocessing, os, subprocess, sys
+true, allowed = [sys.executable, "-c", ""], []
+for name, call in {
+    "fork": os.fork, "forkpty": os.forkpty, "system": lambda: os.system("true"), "popen": lambda: os.popen("true"),
+    "posix_spawn": lambda: os.posix_spawn(true[0], true, {}), "spawnv": lambda: os.spawnv(os.P_NOWAIT, true[0], true),
+    "subprocess": lambda: subprocess.run(true), "fork of multiprocessing": multiprocessing.Process(target=int).start,
+    "spawn of multiprocessing": multiprocessing.get_context("spawn").Process(target=int).start,
+    "kill": lambda: os.kill(os.getppid(), 0), "killpg": lambda: os.killpg(os.getpgid(os.getppid()), 0),
+    "exec": lambda: os.execv(true[0], true),
+}.items():
+    try:
+        call()
+        allowed.append(name)
+    except PermissionError as error:
+        assert "an answer needs no other process" in str(error)
+os.kill(os.getpid(), 0)
+if allowed:
+    raise ValueError(allowed)
+"""
+
+
+@POSIX
+def test_functions_of_python_that_start_or_signal_a_process_are_refused(tmp_path: Path) -> None:
+    code, output = grade(tmp_path, "softmax", RIGHT, before=STARTS)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("start", ["subprocess.run([sys.executable, '-c', ''])", "os.kill(os.getppid(), 0)"])
+def test_refused_process_is_named_with_its_line(tmp_path: Path, start: str) -> None:
+    output = hand_in(tmp_path, "", backward=f"import os, subprocess, sys\n    {start}\n    return dy")
+    called = "os.kill" if "kill" in start else "subprocess.Popen"
+    assert f"stopped with PermissionError: {called} is refused: an answer needs no other process; remove" in output
+    assert start in output
+
+
+# The audit event belongs to Python: C code can start a process, as docs/teaching.md says.
+FORK = """import ctypes, os, time
 here = os.path.join(os.path.dirname(__file__), "child")
-child = os.fork()
+child = ctypes.PyDLL(None).fork()
 if child == 0:
     DETACH
     with open(here + ".part", "w") as file:
@@ -204,18 +241,19 @@ while not os.path.exists(here):
 
 @POSIX
 @pytest.mark.parametrize(("backward", "limit"), [(RIGHT, 60.0), ("while True: pass", 4.0)], ids=["right", "endless"])
-def test_forked_child_is_killed_after_grading(tmp_path: Path, backward: str, limit: float) -> None:
+def test_child_forked_by_c_code_is_killed_after_grading(tmp_path: Path, backward: str, limit: float) -> None:
     code, output = grade(tmp_path, "softmax", backward, limit, before=FORK.replace("DETACH", "pass"))
     assert (code == 0) == (backward == RIGHT), output
     assert ended(int((tmp_path / "child").read_text("utf-8")))
 
 
 @POSIX
-def test_grader_does_not_wait_for_child_in_another_session(tmp_path: Path) -> None:
+def test_child_of_c_code_in_another_session_lives_on_but_the_grader_does_not_wait(tmp_path: Path) -> None:
     try:
         code, output = grade(tmp_path, "softmax", "os._exit(1)", before=FORK.replace("DETACH", "os.setsid()"))
         assert code == 1
         assert "softmax.py ended the Python process" in output
+        os.kill(int((tmp_path / "child").read_text("utf-8")), 0)  # not defended; the page for teachers says so
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int((tmp_path / "child").read_text("utf-8")), signal.SIGKILL)
@@ -223,8 +261,9 @@ def test_grader_does_not_wait_for_child_in_another_session(tmp_path: Path) -> No
 
 @POSIX
 def test_forked_child_in_a_backward_sends_no_reply(tmp_path: Path) -> None:
-    before = "import os\nforked = []\n"
-    code, output = grade(tmp_path, "softmax", f"forked or forked.append(os.fork())\n    {RIGHT}", before=before)
+    before = "import ctypes\nforked = []\n"
+    backward = f"forked or forked.append(ctypes.PyDLL(None).fork())\n    {RIGHT}"
+    code, output = grade(tmp_path, "softmax", backward, before=before)
     assert code == 0, output
 
 

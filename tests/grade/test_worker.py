@@ -12,7 +12,7 @@ import pytest
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.run import grade_file, main
 from numpy_attention.grade.wire import Encoder, Reference, decode
-from numpy_attention.grade.worker import Worker, serve
+from numpy_attention.grade.worker import Worker, limit_process, serve
 from tests.grade.hand_in import FOLDER, grade
 
 
@@ -177,3 +177,17 @@ except MemoryError:
 def test_an_array_of_four_gigabytes_is_refused() -> None:
     done = subprocess.run([sys.executable, "-c", WITHIN], capture_output=True, text=True, check=True)
     assert done.stdout == "refused\n"
+
+
+def test_other_limits_hold_on_a_system_that_refuses_a_limit_of_memory_as_macos(monkeypatch: pytest.MonkeyPatch) -> None:
+    resource, limited = pytest.importorskip("resource"), []
+
+    def refuse_memory(kind: int, limits: tuple[int, int]) -> None:
+        if kind == resource.RLIMIT_AS:
+            raise ValueError("current limit exceeds maximum limit")
+        limited.append((kind, limits[0]))
+
+    monkeypatch.setattr(resource, "setrlimit", refuse_memory)
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    limit_process(30.0)
+    assert limited == [(resource.RLIMIT_CPU, 32), (resource.RLIMIT_CORE, 0)]
