@@ -95,7 +95,7 @@ def scaled_dot_product_attention(
     mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k). sink is (H_q,).
     The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
 
-    Units: scores and bias in nats.
+    Units: scores and bias in nats. In float16 a score above 65504 overflows, and its row becomes NaN: use float32.
 
     Raises: ValueError when shapes do not fit; TypeError for a mask that is not bool, or dtypes that differ.
 

@@ -57,7 +57,8 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
 
     Shapes: x (..., d), gamma (d,), beta (d,) -> y (..., d)
 
-    Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
+    Units: eps has the units of x squared. If the sum of x^2 exceeds the largest number (|x| near 1e19 in float32),
+    y is NaN.
 
     Raises: ValueError when gamma or beta do not fit x, or eps is not positive; TypeError for arrays that are not
     floats of one dtype.
@@ -74,6 +75,7 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
 
     x_hat = x_wide - sum_in_rows(x_wide) / d  # x - mean, multiplied by r below
     var = dot_in_rows(x_hat, x_hat) / d  # (..., 1)
+    var[np.isinf(var)] = np.nan  # the squares have overflowed, and x_hat must not become 0 in silence
     r = 1.0 / np.sqrt(var + eps)
     x_hat *= r
     y = x_hat * gamma
@@ -110,7 +112,8 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     Shapes: x (..., d), gamma (d,) -> y (..., d)
 
-    Units: eps has the units of x squared. If |x| exceeds 1e19 (float64: 1e154), squares overflow and y is 0 or NaN.
+    Units: eps has the units of x squared. If the sum of x^2 exceeds the largest number (|x| near 1e19 in float32),
+    y is NaN.
 
     Raises: ValueError when gamma does not fit x, or eps is not positive; TypeError for arrays that are not floats of
     one dtype.
@@ -124,6 +127,7 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
     x_wide = wide(x)
 
     mean_square = dot_in_rows(x_wide, x_wide) / x.shape[-1]  # (..., 1)
+    mean_square[np.isinf(mean_square)] = np.nan  # as in layer_norm
     r = 1.0 / np.sqrt(mean_square + eps)
     x_hat = x_wide * r
     y = x_hat * gamma
