@@ -110,3 +110,12 @@ def test_run_counts_failures_and_prints_their_reports(monkeypatch: pytest.Monkey
     assert "WRONG" in out.getvalue()
     assert "the sign is wrong" in out.getvalue()
     assert "5 checked, 1 wrong" in out.getvalue()
+
+
+def test_run_counts_entries_with_an_error_above_their_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = replace(table.CATALOGUE["softmax"], tolerance=-1.0)  # every error is larger
+    monkeypatch.setitem(table.CATALOGUE, "softmax", strict)
+    out = io.StringIO()
+    assert table.run(["softmax"], stream=out) == 1
+    assert re.search(r"^softmax +\S+  WRONG$", out.getvalue(), re.MULTILINE)
+    assert "5 checked, 1 wrong" in out.getvalue()

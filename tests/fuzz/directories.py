@@ -1,11 +1,13 @@
 """A directory with a run, and actions on the files in it; `test_runs.py` builds its attacks from these."""
 
+import contextlib
 import functools
 import json
 import os
 import shutil
 import signal
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -143,10 +145,13 @@ def same_as_undisturbed(run: Path, log: bool = True) -> bool:
 
 def damage(path: Path, kind: int, seed: int) -> None:
     """Change bytes of an existing file."""
-    kinds = corruptions.OF_A_CHECKPOINT if path.suffix == ".npz" else corruptions.OF_ANY_FILE
     if path.is_file() and (data := path.read_bytes()):
+        kinds = corruptions.OF_A_CHECKPOINT if zipfile.is_zipfile(path) else corruptions.OF_ANY_FILE
+        changed = data
+        with contextlib.suppress(zipfile.BadZipFile):  # it was damaged before
+            changed = kinds[kind % len(kinds)](data, np.random.default_rng(seed))
         os.unlink(path)  # it may have other names
-        path.write_bytes(kinds[kind % len(kinds)](data, np.random.default_rng(seed)))
+        path.write_bytes(changed)
 
 
 def other_ids(path: Path, seed: int) -> None:
@@ -177,6 +182,7 @@ REPLACEMENTS: dict[str, Callable[[Path], None]] = {
     "a link to itself": lambda path: path.symlink_to(path.name),
     "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
     "a link to /dev/full": lambda path: path.symlink_to("/dev/full"),
+    "a link to /proc/self/mem": lambda path: path.symlink_to("/proc/self/mem"),
     "a pipe": os.mkfifo,
     "a directory": lambda path: (path / "in it").mkdir(parents=True),
     "nothing": lambda path: None,

@@ -31,11 +31,12 @@ ANSWERS = [  # all are wrong
     "return",
     "import os; os._exit(0)", "raise SystemExit(0)", "raise KeyboardInterrupt", "exit()", "return [dy]",
     "return 'right'",
-    "print('x' * 10**6)\n    return dy", "while True: print('x' * 10**5)", "import os; os.catch(os.getpid(), 9)",
+    "print('x' * 10**6)\n    return dy", "while True: print('x' * 10**5)", "import os; os.kill(os.getpid(), 9)",
     "yield dy",
     "return np.zeros((10**5, 10**5, 10**3))", "x = [0]\n    while True: x = x + x", "import time; time.sleep(10**6)",
     "import os\n    if os.fork() == 0:\n        while True: pass\n    return dy",
     "import os\n    os.fork()\n    return y * dy",
+    "import ctypes\n    if ctypes.PyDLL(None).fork() == 0:\n        while True: pass\n    return dy",
     "import threading\n    threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n    return dy",
     "return np.frompyfunc(lambda *_: 0, 2, 1)(y, dy)",
     "return type('A', (np.ndarray,), {'__eq__': lambda *_: True})(y.shape)",
@@ -58,6 +59,7 @@ AROUND = [
     "import os; os.close(1)",
     "import os; os.close(2)",
     "# -*- coding: utf-16 -*-", "\t x",
+    "import ctypes\n[ctypes.PyDLL(None).fork() for _ in range(4)]",
     "import os\nos.fork()", "import os\nif os.fork() == 0:\n    while True: pass",
     "import atexit, time; atexit.register(time.sleep, 99)",
     "import signal; [signal.signal(s, signal.SIG_IGN) for s in (2, 15, 14)]",
@@ -97,9 +99,11 @@ def handed_in(answer: str, before: str = "", after: str = "") -> bytes:
 @attack(count=4, dear=True)
 @given(answers())
 @example(handed_in("import os\n    if os.fork() == 0:\n        while True: pass\n    return dy"))
+@example(handed_in("import ctypes\n    if ctypes.PyDLL(None).fork() == 0:\n        while True: pass\n    return dy"))
 @example(handed_in("while True: print('x' * 10**5)"))
 @example(handed_in("return dy", "import sys; sys.modules.clear()"))
 @example(handed_in("return dy", "", "import sys; sys.modules.clear()"))
+@example(handed_in("print('Traceback'); return dy"))
 def test_no_wrong_answer_passes_or_blocks_the_grader(answer: bytes) -> None:
     judge(answer)
 
@@ -123,7 +127,9 @@ def judge(answer: bytes) -> None:
         raise Finding(f"a wrong answer is {grade.state}: {grade.text[:500]}")
     if took > LIMIT + START:
         raise Finding(f"graded after {took:.0f} seconds, with a limit of {LIMIT:g}")
-    if "Traceback" in grade.text or len(grade.text) > 20_000 or any(ord(c) < 32 and c != "\n" for c in grade.text):
+    ours = grade.text.partition("The file printed:")[0]  # the file may print a traceback itself
+    traceback = "Traceback" in ours or "grade/worker.py" in grade.text
+    if traceback or len(grade.text) > 20_000 or any(ord(c) < 32 and c != "\n" for c in grade.text):
         raise Finding(f"not a text for a student ({len(grade.text)} characters): {grade.text[:500]!r}")
     left = still_running(mark)
     if left:

@@ -4,12 +4,14 @@ import contextlib
 import functools
 import json
 import math
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,6 +23,7 @@ from tests.fuzz.processes import Child, folder, judge
 from tests.pretrained import test_hostile_files as hostile
 from tests.pretrained import tiny
 
+os.environ["RUST_BACKTRACE"] = "0"  # a panic of the package `tokenizers` prints a few lines, not a hundred
 pytestmark = processes.here
 GGUF = ("llama gguf", "llama in Q8_0", "llama in Q4_1", "gpt2 gguf", "llama gguf in float16")
 FOLDERS = ("llama", "llama in bfloat16", "llama in shards", "qwen2", "gpt2", "bert")
@@ -153,18 +156,125 @@ def test_a_weight_that_is_not_finite_is_refused(at: int, number: float) -> None:
     assert tried("not finite", "llama", spoil), f"{number} is taken as it is"
 
 
+def step(kind: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, **more}
+
+
+BYTE_LEVEL = step("ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=False)
+REPLACE = [
+    step("Replace", pattern=pattern, content=content)
+    for pattern in ({"String": "a"}, {"String": ""}, {"String": "\ufdfa"}, {"Regex": "x*"}, {"Regex": "(a+)+$"})
+    for content in ("", "a", "\ufdfa", "a" * 10, "a" * 100_000)
+]
+SPECIAL_IDS = [[], [1], [1] * 50, [1] * 5000, [2**32 - 1]]
+SINGLE = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "x", "type_id": 0}}]
+PARTS = {
+    "normalizer": ("normalizers", [
+        *REPLACE, *map(step, ("NFC", "NFKD", "NFKC", "Lowercase", "StripAccents", "Nmt", "ByteLevel")),
+        step("Prepend", prepend="a"), step("Prepend", prepend="a" * 1000),
+    ]),
+    "pre_tokenizer": ("pretokenizers", [
+        BYTE_LEVEL, step("Metaspace", replacement="\u2581", prepend_scheme="always", split=True),
+        step("Digits", individual_digits=True), step("Whitespace"), step("FixedLength", length=1),
+        step("Split", pattern={"Regex": "(a+)+$"}, behavior="Isolated", invert=False),
+    ]),
+    "decoder": ("decoders", [
+        *REPLACE, BYTE_LEVEL, step("Fuse"), step("BPEDecoder", suffix=""), step("WordPiece", prefix="", cleanup=True),
+        step("CTC", pad_token="", word_delimiter_token="", cleanup=True),
+    ]),
+    "post_processor": ("processors", [
+        BYTE_LEVEL, step("RobertaProcessing", sep=["a", 2], cls=["b", 3], trim_offsets=True, add_prefix_space=True),
+        *(
+            step("TemplateProcessing", single=SINGLE * times, pair=SINGLE * times,
+                 special_tokens={"x": {"id": "x", "ids": ids, "tokens": ["x"] * len(ids)}})
+            for times in (1, 2, 40, 3000) for ids in SPECIAL_IDS
+        ),
+    ]),
+}  # fmt: skip
+STEPS_OF = {
+    part: st.lists(st.tuples(st.sampled_from(steps), st.sampled_from([1, 1, 2, 7, 30])), max_size=3)
+    for part, (_, steps) in PARTS.items()
+}
+
+
+@attack(count=30)
+@given(
+    steps=st.fixed_dictionaries({}, optional=STEPS_OF), letters=st.sampled_from(["a" * 40, "the rain \ufdfa", "é 1 a"])
+)
+@example(steps={"normalizer": [(REPLACE[3], 7)]}, letters="a" * 20)
+@example(steps={"normalizer": [(REPLACE[6], 1)]}, letters="a")
+@example(steps={"pre_tokenizer": [(BYTE_LEVEL, 30)]}, letters="é 1 a")
+@example(steps={"post_processor": [(PARTS["post_processor"][1][-2], 1)]}, letters="a")
+def test_steps_of_a_tokenizer_take_little_memory(steps: dict[str, Any], letters: str) -> None:
+    with copied("llama") as path:
+        about = json.loads((path / "tokenizer.json").read_text("utf-8"))
+        for part, chosen in steps.items():
+            about[part] = step("Sequence", **{PARTS[part][0]: [one for one, times in chosen for _ in range(times)]})
+        (path / "tokenizer.json").write_text(json.dumps(about))
+        arguments = ["sample", path.name, "--tokens=3", "--prompt", letters]
+        outcome = Child(arguments, path.parent).outcome()
+        panic = any(mark in outcome.err for mark in (b" panicked at ", b"Onig: Regex search error"))
+        tally("pretrained: steps of a tokenizer", judge(outcome, {0, 2}, asides=panic))
+
+
+@attack(count=15)
+@given(
+    key=st.sampled_from([
+        *(f"tokenizer.ggml.{n}" for n in ("model", "pre", "tokens", "merges", "token_type", "bos_token_id")),
+        "tokenizer.chat_template", "general.architecture", "general.alignment", "llama.block_count",
+        "llama.rope.scaling.type", "llama.attention.sliding_window",
+    ]),
+    value=st.sampled_from([[1, 2, 3], [7], [0.5], ["gpt2"], ["a", "b"], "", "\0", 0, 2**31, -1, 1e30, True]),
+)
+@example(key="tokenizer.ggml.model", value=[1, 2, 3])
+@example(key="tokenizer.ggml.pre", value=[7])
+def test_a_setting_of_another_type_is_refused_or_the_model_runs(key: str, value: Any) -> None:
+    top = folder()
+    try:
+        told("a setting of another type", with_setting(top, key, value))
+    finally:
+        shutil.rmtree(top)
+
+
+def with_setting(top: Path, key: str, value: Any) -> Path:
+    """A tiny GGUF file in which one setting has another value."""
+    usual = tiny.add_tokenizer
+
+    def added(writer: Any) -> None:
+        usual(writer)
+        writer.kv_data[0].pop(key, None)
+        kinds = gguf.GGUFValueType
+        one = value[0] if isinstance(value, list) else value
+        kind = {str: kinds.STRING, bool: kinds.BOOL, int: kinds.INT64, float: kinds.FLOAT64}[type(one)]
+        if isinstance(value, list):
+            writer.add_key_value(key, value, kinds.ARRAY, sub_type=kind)
+        else:
+            writer.add_key_value(key, value, kind)
+
+    tiny.add_tokenizer = added
+    try:
+        return tiny.write(top, "llama gguf")
+    finally:
+        tiny.add_tokenizer = usual
+
+
 @attack(count=4)
 @given(
     name=st.sampled_from(["llama", "llama gguf"]), by=st.sampled_from(sorted(REPLACEMENTS)),
-    file=st.sampled_from(["config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json"]),
+    file=st.sampled_from([
+        "config.json", "tokenizer.json", "model.safetensors", "tokenizer_config.json", "chat_template.jinja",
+    ]),
     command=st.sampled_from(["sample", "chat"]),
 )  # fmt: skip
 @example(name="llama", by="a pipe", file="config.json", command="sample")
 @example(name="llama", by="a link to /dev/zero", file="tokenizer.json", command="sample")
 @example(name="llama", by="a pipe", file="model.safetensors", command="sample")
 @example(name="llama gguf", by="a pipe", file="", command="sample")
+@example(name="llama", by="a link to /proc/self/mem", file="chat_template.jinja", command="chat")
 @example(name="llama gguf", by="a link to /dev/zero", file="", command="sample")
 def test_a_model_path_that_is_not_a_file_is_refused(name: str, by: str, file: str, command: str) -> None:
     with copied(name) as path:
+        if path.is_dir() and file == "chat_template.jinja":
+            (path / "tokenizer_config.json").write_text("{}")
         replace(path / file if path.is_dir() else path, by)
         told("no file", path, command)

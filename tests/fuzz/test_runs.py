@@ -1,5 +1,6 @@
 """A run is started twice, killed, interrupted, damaged and inspected, in any order; it resumes, or gives a reason."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -123,6 +124,32 @@ class Story:
         finally:
             self.run.chmod(before)
 
+    def moved_away(self, seconds: float) -> None:
+        """The directory gets another name, and another run starts under the old name; the first run must stop."""
+        first, old = self.place.start(), self.place.top / "runs"
+        self.wait_for_the_first_save(first)
+        time.sleep(seconds)
+        if self.is_new():
+            self.ended(first, "moved away", ENDS)
+            return
+        self.run.rename(old)
+        second = self.place.start(arguments=["train", "--out", "run", *RUN])
+        self.ended(second, "started under the old name", {0})
+        self.ended(first, "moved away", ENDS)
+        assert same_as_undisturbed(self.run), "the run that was moved away has disturbed the new run"
+        shutil.rmtree(self.run)
+        old.rename(self.run)
+
+    def replaced_during(self, name: str, by: str) -> None:
+        """A file is replaced while a run writes the directory."""
+        child = self.place.start()
+        self.wait_for_the_first_save(child)
+        if not self.is_new():
+            with contextlib.suppress(OSError):  # the run may write the file again at the same moment
+                directories.replace(self.run / name, by)
+            self.spoiled.add(name)
+        self.ended(child, "replaced during the run", ENDS)
+
     def links_in_time(self) -> None:
         self.ended(self.place.start(directories.link_in_time(self.place.top / "letter")), "links", ENDS)
 
@@ -183,6 +210,8 @@ DEEDS = st.one_of(
     st.tuples(st.just("links_in_time")),
     st.tuples(st.just("damaged"), st.sampled_from(FILES), st.integers(0, 9), SEEDS),
     st.tuples(st.just("replaced"), st.sampled_from(FILES), st.sampled_from(sorted(REPLACEMENTS))),
+    st.tuples(st.just("moved_away"), SECONDS),
+    st.tuples(st.just("replaced_during"), st.sampled_from(FILES), st.sampled_from(sorted(REPLACEMENTS))),
     st.tuples(st.just("odd_line"), st.integers(0, len(ODD_LINES) - 1)),
     st.tuples(st.just("other_ids"), SEEDS),
     st.tuples(st.just("looked_at"), st.sampled_from(["sample", "attend"])),
@@ -206,8 +235,13 @@ DEEDS = st.one_of(
 @example(steps=[("replaced", "log.jsonl", "a pipe")])
 @example(steps=[("replaced", "log.jsonl", "a link to /dev/zero")])
 @example(steps=[("links_in_time",)])
+@example(steps=[("moved_away", 0.0)])
+@example(steps=[("replaced_during", "log.jsonl", "a pipe")])
+@example(steps=[("replaced_during", "log.jsonl", "a link to a letter")])
 @example(steps=[("killed_in_a_save", 3, 60), ("disk_full", 5000)])
 @example(steps=[("interrupted_late", 0.1)])
+@example(steps=[("damaged", "checkpoint.npz", 0, 6), ("damaged", "checkpoint.npz", 6, 176182)])
+@example(steps=[("damaged", "checkpoint.best.npz", 1, 306936), ("damaged", "checkpoint.best.npz", 8, 68829)])
 def test_a_run_resumes_or_gives_a_reason(steps: list[tuple[Any, ...]]) -> None:
     story = Story()
     try:

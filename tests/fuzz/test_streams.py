@@ -22,6 +22,7 @@ pytestmark = processes.here
 EXERCISE = Path(__file__).parents[2] / "tutorials" / "exercises" / "softmax.py"
 TEXT = "für “uns” – ein ☃ und ein 😀 \n" * 20
 SAID = {"nothing": b"", "a word": b"the\n/exit\n", "no text": b"\xff\xfe\n", "much": b"the " * 10_000 + b"\n"}
+SAID |= {"an endless line": b"the " * 600_000, "no mark": b"t\0h\0e\0\n\0"}
 COMMANDS: dict[str, list[Any]] = {
     "train": ["train", "--out", "run", *RUN],
     "sample": ["sample", "done", "--tokens=20", "--prompt=☃"],
@@ -49,9 +50,9 @@ class Streams:
     def ends(self) -> None:
         """Set up the streams in the child, which already has pipes for output and error."""
         if self.stdin != "closed":
-            there, here = os.pipe()
-            os.write(here, SAID[self.stdin])
-            os.close(here)
+            there = os.memfd_create("input")  # a pipe holds only 64 kB
+            os.write(there, SAID[self.stdin])
+            os.lseek(there, 0, os.SEEK_SET)
             os.dup2(there, 0)
             os.close(there)
         for number, state in ((1, self.out), (2, self.err)):
@@ -94,6 +95,8 @@ STREAMS = st.builds(
 @example(name="sample", streams=Streams(out="closed"))
 @example(name="sample", streams=Streams(out="left", hear=1))
 @example(name="sample", streams=Streams(encoding="latin-1"))
+@example(name="chat", streams=Streams(stdin="an endless line"))
+@example(name="chat", streams=Streams(stdin="no mark"))
 @example(name="refusal", streams=Streams(err="closed"))
 @example(name="help", streams=Streams(out="full"))
 def test_no_state_of_the_streams_causes_a_traceback(name: str, streams: Streams) -> None:

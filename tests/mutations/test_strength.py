@@ -1,6 +1,8 @@
 """Every drawn mutation that no test notices has a reason, and every reason belongs to a mutation."""
 
-from tests.mutations.draw import PACKAGES, mutations_of
+import pytest
+
+from tests.mutations.draw import PACKAGES, ROOT, mutations_of
 from tests.mutations.explained import OF_PACKAGES, reason_for
 from tests.mutations.strength import is_explained, stored, table
 
@@ -17,6 +19,14 @@ def test_every_explained_change_is_still_a_mutation() -> None:
 
 def test_stored_mutation_is_noticed_or_explained() -> None:
     assert [name for name, result in stored().items() if not result["killed_by"] and not is_explained(name)] == []
+
+
+@pytest.mark.slow  # tests get new names; `python -m tests.mutations` tries the mutations of missing entries again
+def test_every_named_test_exists() -> None:
+    for result in stored().values():
+        file, _, name = result["killed_by"].partition("[")[0].partition("::")
+        if name:
+            assert f"def {name.rpartition('::')[2].split()[0]}(" in (ROOT / file).read_text("utf-8"), result
 
 
 def test_reason_is_found_by_mutation_and_by_name() -> None:
