@@ -88,7 +88,8 @@ def find(report: ArgumentReport, evidence: Evidence) -> str:
     if seen.all() and enough:
         if mistake := of_probabilities(report, arrays[report.name]):
             return mistake
-        for mistake, candidate in _candidates(report.numeric, [*arrays.items(), *(("y", y) for y in scalar.y)]):
+        outputs = [("y" if len(scalar.y) == 1 else f"y[{i}]", y) for i, y in enumerate(scalar.y)]
+        for mistake, candidate in _candidates(report.numeric, [*arrays.items(), *outputs]):
             if np.all(np.abs(candidate.reshape(-1) - report.analytic[seen]) <= slack):
                 return mistake
     off = np.abs(report.analytic[seen] - right)

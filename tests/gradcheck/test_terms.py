@@ -22,6 +22,14 @@ def test_an_exponential_as_a_factor(wrong: float, how: str, rng: np.random.Gener
     assert text == f"dx: the factor exp(x) is {how}"
 
 
+def test_a_factor_that_is_one_of_several_outputs(rng: np.random.Generator) -> None:
+    def vjp(dy: tuple[np.ndarray, np.ndarray], x: np.ndarray) -> np.ndarray:
+        return np.asarray((dy[0] * np.cos(x) - dy[1] * np.sin(x)) * np.cos(x))
+
+    text = diagnosis_of(lambda x: (np.sin(x), np.cos(x)), vjp, rng.standard_normal((3, 4)))
+    assert text == "dx: the factor y[1] is applied once too often"
+
+
 def test_factors_that_match_no_term_are_not_explained(rng: np.random.Generator) -> None:
     factors = np.exp(rng.standard_normal((3, 4)))
     text = diagnosis_of(np.tanh, lambda dy, x: dy * factors * (1 - np.tanh(x) ** 2), rng.standard_normal((3, 4)))

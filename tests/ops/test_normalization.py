@@ -94,7 +94,7 @@ def test_float16_computes_statistics_in_float32(rng: np.random.Generator) -> Non
 @pytest.mark.parametrize(("dtype", "large"), [(np.float32, 3e19), (np.float64, 3e154)])
 def test_row_whose_squares_overflow_is_nan_and_other_rows_are_unchanged(dtype: type, large: float) -> None:
     x = np.array([[1.0, 2.0, -4.0], [1.0, 2.0, -4.0]], dtype) * np.array([[1.0], [large]], dtype)
-    gamma, beta = np.ones(3, dtype), np.zeros(3, dtype)
+    gamma, beta = np.array([[0.5, -2.0, 3.0], [1.0, -0.7, 0.2]], dtype)
     for norm, parameters in ((na.layer_norm, (gamma, beta)), (na.rms_norm, (gamma,))):
         y, _ = norm(x, *parameters)
         np.testing.assert_array_equal(y[0], norm(x[0], *parameters)[0])
