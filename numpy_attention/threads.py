@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy_attention.errors import InputError
@@ -81,3 +82,35 @@ def shares(count: int) -> list[slice]:
     lent = _lent.get()
     parts = 1 if lent is None else max(1, min(lent.threads, count))
     return [slice(i * count // parts, (i + 1) * count // parts) for i in range(parts)]
+
+
+class InOrder:
+    """`count` workers do the same steps; each does a step after the worker before it has done this step.
+
+        order.wait(i)     the step of worker i begins after the step of worker i - 1
+        order.done(i)     worker i + 1 may now do this step
+
+    So the results do not depend on the speed of the threads. If the workers are the items of `share`, which starts
+    them in their order, each waits only for workers that have started.
+    """
+
+    def __init__(self, count: int) -> None:
+        # messages to worker i + 1: True for every step of worker i, False after `stop`
+        self._done: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
+
+    def wait(self, i: int) -> None:
+        """Wait until worker i - 1 has done one more step.
+
+        Raises: RuntimeError after `stop`.
+        """
+        if i and not self._done[i - 1].get():
+            raise RuntimeError("another thread has failed")
+
+    def done(self, i: int) -> None:
+        """Worker i has done a step."""
+        self._done[i].put(True)
+
+    def stop(self) -> None:
+        """After a worker has failed, let all waiting workers fail, too."""
+        for done in self._done:
+            done.put(False)

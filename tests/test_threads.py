@@ -1,6 +1,7 @@
 """Lent threads: only the lender uses them, and results are the same with and without them."""
 
 import threading
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from numpy_attention.runs.parallel import Workers, all_cores
-from numpy_attention.threads import Work, lend, share, shares, started
+from numpy_attention.threads import InOrder, Work, lend, share, shares, started
 
 
 def doubled(items: Iterable[int]) -> dict[int, int]:
@@ -132,3 +133,32 @@ def test_all_cores_uses_one_core_if_no_thread_can_start(monkeypatch: pytest.Monk
     with all_cores():
         assert len(shares(2)) == 1
         assert list(doubled(range(3))) == [0, 1, 2]
+
+
+def test_each_worker_does_a_step_after_the_worker_before() -> None:
+    order, steps, pauses = InOrder(3), [], np.random.default_rng(0)
+
+    def work(i: int) -> None:
+        for step in range(4):
+            order.wait(i)
+            time.sleep(float(waits[i, step]))
+            steps.append((step, i))
+            order.done(i)
+
+    for _ in range(5):
+        steps.clear()
+        waits = pauses.uniform(0, 0.003, (3, 4))
+        with Workers(3) as workers, workers.lent():
+            share(work, range(3))
+        assert all(steps.index((step, i)) > steps.index((step, i - 1)) for step in range(4) for i in (1, 2))
+
+
+def test_stopped_workers_fail() -> None:
+    order = InOrder(3)
+    order.wait(0)  # the first worker waits for nobody
+    order.done(0)
+    order.stop()
+    order.wait(1)  # this step was done before the stop
+    for i in (1, 2):
+        with pytest.raises(RuntimeError, match="another thread has failed"):
+            order.wait(i)

@@ -11,7 +11,9 @@ from numpy_attention.cli.source import add_model, encoded, load_model, named_pat
 from numpy_attention.errors import InputError
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite
+from numpy_attention.runs.parallel import all_cores
 from numpy_attention.runs.progress import Progress
+from numpy_attention.threads import share
 from numpy_attention.training.data import read_text
 
 
@@ -71,15 +73,20 @@ def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.nd
     """
     lengths = np.array([len(ids) for ids in texts])
     order = np.argsort(-lengths, kind="stable")  # the longest first: a lack of memory shows at once
+    batches = []  # the texts of each batch
+    while len(order):
+        rows, order = np.split(order, [min(max(1, batch // max(1, int(lengths[order[0]]))), len(order))])
+        batches.append(rows)
     y = np.zeros((len(texts), model.config.d_model), model.token_embedding.table.dtype)
-    with Progress(len(texts), 0, "text") as progress:
-        while len(order):
-            T = max(1, int(lengths[order[0]]))
-            rows, order = np.split(order, [min(max(1, batch // T), len(order))])
-            ids = np.zeros((len(rows), T), dtype=np.int64)
+    with Progress(len(texts), 0, "text") as progress, all_cores():
+
+        def read(rows: np.ndarray) -> None:
+            ids = np.zeros((len(rows), max(1, int(lengths[rows[0]]))), dtype=np.int64)
             for line, row in zip(ids, rows):
                 line[: lengths[row]] = texts[row]
             y[rows], _ = model.forward(ids, lengths=lengths[rows])
             for _ in rows:
                 progress.advance(None)
+
+        share(read, batches)
     return y

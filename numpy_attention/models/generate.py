@@ -19,6 +19,14 @@ move by one and the KV cache is useless: each step runs the model on the whole c
 
 The texts of a batch are independent. If the caller lends threads (Chapter 31), each thread runs the model on some of
 the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result.
+
+A long text. It is read in pieces. In every layer, a piece needs the keys and values of the pieces before it, and
+nothing else of them. So a second thread can read the next piece one layer behind the first thread:
+
+    thread 1    piece 1, layer 1    piece 1, layer 2    piece 1, layer 3    ...
+    thread 2                        piece 2, layer 1    piece 2, layer 2    ...          time ->
+
+The pieces are the same for any number of threads, so the bits of the result are, too.
 """
 
 from collections.abc import Collection, Iterator
@@ -30,11 +38,13 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
+from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.threads import share, shares
+from numpy_attention.threads import InOrder, share, shares
+
+PIECE = 128  # columns that one thread reads at a time; with fewer, the products of a layer are slower
 
 
 class LanguageModel(Protocol):
@@ -138,14 +148,41 @@ def _logits_column_by_column(
     while T < ids.shape[1]:
         if T > model.config.context_length:
             past = None  # the window slides, so no stored key is valid
-        yield to_host(_last_logits(model, ids, start, T, past))
+        yield to_host(last_logits(model, ids, start, T, past))
         T += 1
 
 
-def _last_logits(
+def last_logits(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
-    """The logits after column T - 1; the model runs on the columns that are not in the KV cache."""
+    """The logits after column T - 1; the model runs on the columns that are not in the KV cache, in pieces.
+
+    Each thread runs a piece, one layer behind the thread with the piece before.
+
+    Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
+    """
+    if past is None or T - past[0].length <= PIECE:
+        return _run(model, ids, start, T, past)
+    first = range(past[0].length, T, PIECE)  # the first column of each piece
+    order = InOrder(len(first))
+    logits: list[Any] = [None] * len(first)
+
+    def read(i: int) -> None:
+        piece: list[KeyValueCache] = [PieceOfCache(whole, first[i], i, order) for whole in past]
+        logits[i] = _run(model, ids, start, min(first[i] + PIECE, T), piece)
+
+    try:
+        share(read, range(len(first)))
+    except BaseException:
+        order.stop()  # no thread must wait for a failed piece
+        raise
+    return logits[-1]
+
+
+def _run(
+    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
+) -> np.ndarray:
+    """Run the model once on the columns that are not in the KV cache; return the logits after column T - 1."""
     first = max(0, T - model.config.context_length)  # the first column the model reads
     first_new = first if past is None else past[0].length  # the first column to run
     num_padding = np.maximum(start - first, 0)  # (B,) columns of padding in the window

@@ -29,6 +29,11 @@ thread.
 A batch of one text cannot be cut. Then all threads are lent to this text: BLAS uses them for large products, and
 tiled attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits
 do not depend on the number of threads.
+
+When a model only reads and writes, BLAS gets one thread. The products of a new token have one row and take
+microseconds, and after each of them every thread of BLAS waits for the slowest one by asking again and again. If
+another program has one of the cores, this takes ten times as long as the product. Our threads wait without using a
+core: they share the texts, or the pieces of one long prompt (Chapter 23).
 """
 
 import functools
@@ -38,13 +43,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, islice
-from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.threads import Work, lend, started
+from numpy_attention.threads import InOrder, Work, lend, started
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
@@ -58,10 +62,9 @@ WORTH_THREADS = 30_000_000
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """The number of cores that this process may use; OMP_NUM_THREADS in the environment can allow fewer."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *_asked("OMP_NUM_THREADS")])
 
 
 def default_workers(batch: int, work: int, cores: int | None = None) -> int:
@@ -87,13 +90,13 @@ def single_threaded_blas() -> AbstractContextManager[Any]:
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Inside this context a model that runs without shards, for example in generation, uses all cores if possible."""
+    """Inside this context a model that only reads and writes, for example in generation, uses all cores if possible."""
     with ExitStack() as stack:
         try:
             workers = stack.enter_context(Workers(usable_cores() if blas_can_be_limited() else 1))
         except InputError:  # one thread is slower but gives the same bits
             workers = stack.enter_context(Workers(1))
-        stack.enter_context(workers.lent())
+        stack.enter_context(workers.lent(blas_threads=1))
         yield
 
 
@@ -136,8 +139,11 @@ class Workers:
             return [function(item) for item in items]
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
-        """Inside this context the threads serve one caller outside the pool: BLAS and `threads.share` use them."""
+    def lent(self, blas_threads: int | None = None) -> Iterator[None]:
+        """Inside this context the threads serve one caller outside the pool: `threads.share` uses them.
+
+        Outside `share`, BLAS uses `blas_threads`, or as many threads as this object has.
+        """
         if self._pool is None:
             yield
             return
@@ -148,7 +154,7 @@ class Workers:
                 for _ in pool.map(work, items):
                     pass
 
-        with _blas_threads(self.count), lend(run_all, self.count):
+        with _blas_threads(blas_threads or self.count), lend(run_all, self.count):
             yield
 
 
@@ -201,25 +207,21 @@ class OrderedSum:
 
     def __init__(self, count: int) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        # messages to shard i + 1: True for every gradient that shard i has added, False after the sum has stopped
-        self._added: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
+        self._order = InOrder(count)
 
     def add(self, i: int, gradients: Iterable[tuple[str, np.ndarray]]) -> None:
         """Add each gradient of shard i after the previous shard has added its gradient of the same name."""
-        before, mine = self._added[i - 1] if i else None, self._added[i]
         for name, g in gradients:
-            if before is None:
+            self._order.wait(i)
+            if i == 0:
                 self.arrays[name] = g
-            elif before.get():  # waits for the previous shard
-                self.arrays[name] += g  # needs no lock: the queue lets only this shard write now
             else:
-                raise RuntimeError("another shard has failed")
-            mine.put(True)
+                self.arrays[name] += g  # needs no lock: only this shard may write now
+            self._order.done(i)
 
     def stop(self) -> None:
         """After a shard has failed, let all waiting shards fail, too."""
-        for added in self._added:
-            added.put(False)
+        self._order.stop()
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
@@ -238,9 +240,18 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
 
 
 def _blas_threads(count: int) -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses `count` threads, if threadpoolctl is installed."""
-    controller = _controller()
+    """Inside this context BLAS uses `count` threads, or the number in the environment if it is less.
+
+    Without threadpoolctl, BLAS keeps its number of threads.
+    """
+    count, controller = min([count, *_asked("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")]), _controller()
     return nullcontext() if controller is None else controller.limit(limits=count, user_api="blas")
+
+
+def _asked(*names: str) -> list[int]:
+    """The numbers of threads that these variables of the environment ask for, as far as they are positive integers."""
+    asked = (os.environ.get(name, "").split(",")[0].strip() for name in names)  # OMP: "4,2" also limits inner threads
+    return [int(text) for text in asked if text.isdecimal() and int(text) > 0]
 
 
 @functools.cache

@@ -5,10 +5,10 @@
     LoRA step      forward, backward and AdamW on 4 texts of 128 tokens, rank 8 on the seven matrices of each block
     first word     a new process loads libraries and model, reads a prompt, and prints the most likely next word
 
-For prompt and generation, BLAS uses all threads, as in `chat`. A step cuts its batch into one shard per thread, and
-BLAS uses one thread for each shard, as in `train`. The first word is the command `python -m numpy_attention sample
-smollm2 --tokens 1`, which dequantizes the GGUF file. transformers would take many times as long to dequantize, so it
-loads a folder with the same weights in float32.
+For prompt and generation, our threads share the pieces of the prompt, as in `chat`. A step cuts its batch into one
+shard per thread, as in `train`. In both, BLAS uses one thread. The first word is the command `python -m
+numpy_attention sample smollm2 --tokens 1`, which dequantizes the GGUF file. transformers would take many times as long
+to dequantize, so it loads a folder with the same weights in float32.
 
 There are two lower limits. "products alone", for prompt and step, computes only the rows times the matrices of the
 model (forward and backward in a step), without attention. "reading alone", for generation, reads as many numbers per
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.models.generate import stream
+from numpy_attention.models.generate import last_logits, stream
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.gguf_files import read_gguf
@@ -38,7 +38,17 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Unavailable, Work, allow_blas_threads
+from tests.benchmarks.work import (
+    BETA_2,
+    DECAY,
+    PROCESS_RESOURCES,
+    RATE,
+    Case,
+    Unavailable,
+    Work,
+    allow_blas_threads,
+    lend_threads,
+)
 
 MODEL = "smollm2"
 SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
@@ -85,21 +95,19 @@ def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
     """A case that runs in this process."""
     if case["name"] == "LoRA step":
         return _low_rank_step(model, batches(ids, case["tokens"]), threads)
-    allow_blas_threads(threads)
+    lend_threads(threads)
     if case["name"] == "generation":
         prompt = ids[:SHORT_PROMPT]
         return Work(
             lambda: list(stream(model, prompt, case["tokens"], temperature=0.0)),
             lambda: [float(token) for token in stream(model, prompt, 32, temperature=0.0)],
         )
-    prompt = ids[None, : case["tokens"]]
 
-    def last_logits() -> np.ndarray:
+    def read() -> np.ndarray:
         past = [KeyValueCache(model.config.context_length) for _ in model.blocks]
-        logits, _ = model.forward(prompt, past=past, last_only=True)
-        return logits[0, -1]
+        return last_logits(model, ids[None], np.zeros(1, np.int64), case["tokens"], past)[0]
 
-    return Work(last_logits, lambda: summary(last_logits()))
+    return Work(read, lambda: summary(read()))
 
 
 def summary(logits: np.ndarray) -> list[float]:

@@ -18,19 +18,19 @@ import numpy as np
 from numpy_attention.errors import InputError
 
 ROOT = Path(__file__).parents[2]  # the root of the repository
-# name -> module, variant; whether BLAS gets one thread because we start the other threads
+# name -> module, variant
 CONTENDERS = {
-    "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager", False),
-    "numpy_attention": ("tests.benchmarks.work", "ours", True),
-    "numpy_attention, ranks": ("tests.benchmarks.ranks", "ours", True),
-    "products alone": ("tests.benchmarks.work", "products", True),
-    "plain NumPy": ("tests.benchmarks.work", "plain", True),
-    "torch.compile": ("tests.benchmarks.peers.in_torch", "compile", False),
-    "torch softmax(QK)V": ("tests.benchmarks.peers.in_torch", "written_out", False),
-    "JAX jit": ("tests.benchmarks.peers.in_jax", "jit", False),
-    "autograd": ("tests.benchmarks.peers.in_autograd", "eager", False),
-    "transformers": ("tests.benchmarks.peers.in_transformers", "eager", False),
-    "reading alone": ("tests.benchmarks.work", "reading", True),
+    "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager"),
+    "numpy_attention": ("tests.benchmarks.work", "ours"),
+    "numpy_attention, ranks": ("tests.benchmarks.ranks", "ours"),
+    "products alone": ("tests.benchmarks.work", "products"),
+    "plain NumPy": ("tests.benchmarks.work", "plain"),
+    "torch.compile": ("tests.benchmarks.peers.in_torch", "compile"),
+    "torch softmax(QK)V": ("tests.benchmarks.peers.in_torch", "written_out"),
+    "JAX jit": ("tests.benchmarks.peers.in_jax", "jit"),
+    "autograd": ("tests.benchmarks.peers.in_autograd", "eager"),
+    "transformers": ("tests.benchmarks.peers.in_transformers", "eager"),
+    "reading alone": ("tests.benchmarks.work", "reading"),
 }
 
 SECONDS_TO_EXIT = 10.0  # for a process, until it is killed
@@ -54,11 +54,9 @@ class Process:
     """A contender's process; commands and answers are lines of JSON."""
 
     def __init__(self, name: str, threads: int) -> None:
-        module, variant, single_blas = CONTENDERS[name]
+        module, variant = CONTENDERS[name]
         self.name = name
         limits = {key: str(threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        if single_blas:
-            limits["OPENBLAS_NUM_THREADS"] = "1"
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         several = module == "tests.benchmarks.ranks" and shutil.which("mpiexec")
         launcher = ["mpiexec", "-n", str(threads)] if several else []

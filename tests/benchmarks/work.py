@@ -145,16 +145,22 @@ def prompts(case: Case) -> np.ndarray:
 
 
 def allow_blas_threads(threads: int) -> None:
-    """Let BLAS use all threads until the process ends, for a model that runs without shards, as the commands do."""
+    """Let BLAS and `share` use all threads until the process ends, as for one long text in training."""
     if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep its single thread
         raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'")
     workers = PROCESS_RESOURCES.enter_context(Workers(threads))
     PROCESS_RESOURCES.enter_context(workers.lent())
 
 
+def lend_threads(threads: int) -> None:
+    """Let `share` use all threads until the process ends, and BLAS one thread, as the commands do in generation."""
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
+    PROCESS_RESOURCES.enter_context(workers.lent(blas_threads=1))
+
+
 def _generation(case: Case, threads: int) -> Work:
     keep_freed_memory()  # as the commands do
-    allow_blas_threads(threads)
+    lend_threads(threads)
     model, ids = generator_model(), prompts(case)
 
     def generate(num_tokens: int) -> list[float]:

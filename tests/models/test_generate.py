@@ -1,12 +1,14 @@
 """Generation: the KV cache changes only the time, and prompts of a batch do not influence each other."""
 
 import dataclasses
+import threading
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.generate import stream
+from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache
+from numpy_attention.models.generate import last_logits, stream
 from numpy_attention.runs.parallel import Workers
 from tests.models.gradients import randomized
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
@@ -56,6 +58,84 @@ def test_lent_threads_generate_the_same_texts(count, use_cache, rng):
         together = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
     for row, same in zip(together, alone, strict=True):
         np.testing.assert_array_equal(row, same)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("piece", [1, 2, 3, 5])
+def test_pieces_of_a_prompt_give_the_logits_and_the_kv_cache_of_one_run(variant, piece, rng, monkeypatch):
+    model = gpt(rng, context_length=13, **VARIANTS[variant])
+    ids, start = rng.integers(0, V, (3, 12)), np.array([0, 4, 7])
+
+    def read(size):
+        monkeypatch.setattr("numpy_attention.models.generate.PIECE", size)
+        past = [KeyValueCache(13) for _ in model.blocks]
+        logits = [last_logits(model, ids, start, T, past) for T in (9, 12)]  # the second run continues the first
+        return [*logits, *(array for one in past for array in one.filled())]
+
+    for found, expected in zip(read(piece), read(99), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pieces_give_the_same_bits_for_any_number_of_threads(variant, rng, monkeypatch):
+    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
+    model = gpt(rng, np.float32, context_length=13, **VARIANTS[variant])
+    ids, start = rng.integers(0, V, (1, 12)), np.zeros(1, int)
+
+    def read():
+        past = [KeyValueCache(13) for _ in model.blocks]
+        logits = last_logits(model, ids, start, 12, past)
+        return [logits, *(array for one in past for array in one.filled())]
+
+    alone = read()
+    for count in (2, 3, 9):
+        with Workers(count) as workers, workers.lent():
+            for _ in range(5):
+                for found, expected in zip(read(), alone, strict=True):
+                    np.testing.assert_array_equal(found, expected)
+
+
+def test_two_threads_read_two_pieces_at_the_same_time(rng, monkeypatch):
+    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 3)
+    model, together = gpt(rng, context_length=9), threading.Barrier(2, timeout=20)
+    append = PieceOfCache.append
+
+    def appended(self, k, v):
+        result = append(self, k, v)
+        if self._i == 0:
+            together.wait()  # passes only after the other thread has begun its piece
+        return result
+
+    forward = na.GPT.forward
+
+    def begun(self, ids, past, **options):
+        if past[0]._i == 1:
+            for _ in model.blocks:
+                together.wait()
+        return forward(self, ids, past=past, **options)
+
+    monkeypatch.setattr(PieceOfCache, "append", appended)
+    monkeypatch.setattr(na.GPT, "forward", begun)
+    with Workers(2) as workers, workers.lent():
+        last_logits(model, rng.integers(0, V, (1, 6)), np.zeros(1, int), 6, [KeyValueCache(9) for _ in model.blocks])
+
+
+@pytest.mark.parametrize("failing", range(4))
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_no_piece_waits_for_a_failed_piece(failing, count, rng, monkeypatch):
+    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
+    model = gpt(rng, context_length=9)
+    append, calls = PieceOfCache.append, []
+
+    def failed(self, k, v):
+        calls.append(self._i)
+        if self._i == failing and calls.count(failing) == 2:  # in the second layer
+            raise MemoryError(f"piece {failing}")
+        return append(self, k, v)
+
+    monkeypatch.setattr(PieceOfCache, "append", failed)
+    with Workers(count) as workers, workers.lent(), pytest.raises(MemoryError, match=f"piece {failing}"):
+        model.generate(rng.integers(0, V, 8), 1, rng)
 
 
 def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):

@@ -11,11 +11,13 @@ from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.tiles import Pairs
 from numpy_attention.runs.parallel import (
     Workers,
+    all_cores,
     count_targets,
     default_workers,
     loss_and_gradients,
     mean_loss,
     shards,
+    usable_cores,
 )
 from numpy_attention.threads import share
 
@@ -210,7 +212,46 @@ def blas_threads():
     return {one["num_threads"] for one in info if one["user_api"] == "blas"}
 
 
-def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise():
+@pytest.fixture
+def no_limits(monkeypatch):
+    """The environment asks for no number of threads; BLAS uses three threads outside the tested contexts."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        yield monkeypatch
+
+
+def test_blas_uses_one_thread_in_all_cores(no_limits):
+    no_limits.setattr("numpy_attention.runs.parallel.usable_cores", lambda: 2)
+    with all_cores():
+        assert blas_threads() == {1}
+        share(lambda _: None, range(3))
+        assert blas_threads() == {1}
+    assert blas_threads() == {3}
+
+
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", 1), (" 2,1", 2), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
+)
+def test_blas_uses_at_most_the_threads_that_the_environment_allows(name, value, expected, no_limits):
+    no_limits.setenv(name, value)
+    with Workers(3) as pool, pool.lent():
+        assert blas_threads() == {expected}
+
+
+def test_usable_cores_are_at_most_the_threads_that_the_environment_allows(no_limits):
+    all_of_them = usable_cores()
+    for value, expected in {"1": 1, "999": all_of_them, "2, 1": min(2, all_of_them), "none": all_of_them}.items():
+        no_limits.setenv("OMP_NUM_THREADS", value)
+        assert usable_cores() == expected
+    no_limits.delenv("OMP_NUM_THREADS")
+    no_limits.setenv("OPENBLAS_NUM_THREADS", "1")  # a limit of BLAS only
+    assert usable_cores() == all_of_them
+
+
+def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise(no_limits):
     before, within = blas_threads(), []
     with Workers(2) as pool:
         with pool.lent():
