@@ -13,8 +13,9 @@ from numpy_attention.pretrained.fetch import located
 from tests.benchmarks import pretrained, race, report, work
 
 DEFAULT = ("import", "steps", "ops", "attention", "generation")
-# "long" takes half an hour; "pretrained" needs a model: python -m numpy_attention fetch smollm2
-KINDS = (*DEFAULT, "long", "pretrained")
+# "long" takes half an hour; "pretrained" and "busy" need a model: python -m numpy_attention fetch smollm2
+KINDS = (*DEFAULT, "long", "pretrained", "busy")
+OTHERS = (0, 1, 2)  # other processes that are busy during the measurement
 STEP_CONTENDERS = [
     "PyTorch eager", "numpy_attention", "products alone", "torch.compile", "JAX jit", "autograd",
     "numpy_attention, ranks",
@@ -47,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         "contenders take turns. Before the timing, all must compute the same numbers. PyTorch, JAX and autograd take "
         "part if they are installed: pip install '.[bench]'.",
     )
-    kinds = f"some of {', '.join(KINDS)} (default: all without the last two)"
+    kinds = f"some of {', '.join(KINDS)} (default: all without the last three)"
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=kinds)
     parser.add_argument("--sizes", default="nano,micro,small,gpt2", help="sizes of the GPT (default: %(default)s)")
     parser.add_argument("--only", default="", help="only ops whose name contains this text")
@@ -157,7 +158,12 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
     plans["pretrained"] = [
         ([case], PRETRAINED_CONTENDERS + LOWER_LIMITS.get(case["name"], [])) for case in pretrained.cases(quick)
     ]
-    if "pretrained" in kinds:
+    busy = [({"kind": "step", "size": size}, STEP_CONTENDERS[:2]) for size in sizes]
+    busy += [(case, PRETRAINED_CONTENDERS) for case in pretrained.cases(quick)[:3]]
+    plans["busy"] = [
+        ([{"kind": "busy", "work": case, "others": others} for others in OTHERS], names) for case, names in busy
+    ]  # fmt: skip
+    if {"pretrained", "busy"} & {*kinds}:
         located(pretrained.MODEL)  # raises an error before any measurement if the model is missing
     if not ops:
         raise InputError(f"--only: no op has {arguments.only!r} in its name; there are {', '.join(work.OPS)}")

@@ -1,8 +1,10 @@
-"""The tables of docs/performance.md and the README's sentence on speed. They are written from four stored results: the
-benchmark, the benchmark with a real model, a profile (profile_step.py), and the loss by position (loss_by_position.py).
+"""The tables of docs/performance.md and the README's sentence on speed. They are written from five stored results: the
+benchmark, the benchmark with a real model and on a busy machine, a profile (profile_step.py), and the loss by position
+(loss_by_position.py).
 
     python -m tests.benchmarks import steps ops attention generation long --json tests/benchmarks/performance.json
     python -m tests.benchmarks pretrained --json tests/benchmarks/pretrained.json
+    python -m tests.benchmarks busy --json tests/benchmarks/busy.json
     python -m tests.benchmarks.performance_page
 """
 
@@ -16,9 +18,9 @@ from tests.benchmarks.work import bytes_of_all_weights
 from tests.generated import with_block
 
 ROOT = Path(__file__).parents[2]
-RESULTS, OF_PRETRAINED, PROFILE, BY_POSITION = (
+RESULTS, OF_PRETRAINED, BUSY, PROFILE, BY_POSITION = (
     Path(__file__).with_name(f"{name}.json")
-    for name in ("performance", "pretrained", "profile_step", "loss_by_position")
+    for name in ("performance", "pretrained", "busy", "profile_step", "loss_by_position")
 )
 PAGE, README = ROOT / "docs" / "performance.md", ROOT / "README.md"
 PICTURE = ROOT / "docs" / "_static" / "attention-cost.svg"
@@ -185,17 +187,32 @@ def pretrained(found):
     return [f"Measured on this machine: {found['machine']}.", "", *as_printed(found, "pretrained")]
 
 
+def busy(found):
+    """A row for each work and library: the time on a quiet machine, and on a busy one as a multiple of it."""
+    by_work = {}
+    for case, results in races(found, "busy"):
+        for name, r in results.items():
+            by_work.setdefault((report.name_of(case["work"]), name), []).append(r.seconds)
+    rows = [
+        [work, name, milliseconds(quiet), *(f"{seconds / quiet:.2f}" for seconds in others)]
+        for (work, name), (quiet, *others) in by_work.items()
+    ]  # fmt: skip
+    head = ["", "", "ms, quiet machine", "with one other process, times", "with two, times"]
+    return [f"Measured on this machine: {found['machine']}.", "", *table(head, rows)]
+
+
 def read():
     """The results of all runs."""
     return [
-        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, OF_PRETRAINED, PROFILE, BY_POSITION)
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, OF_PRETRAINED, BUSY, PROFILE, BY_POSITION)
     ]  # fmt: skip
 
 
-def blocks(found, of_pretrained, profile, by_position):
+def blocks(found, of_pretrained, on_busy, profile, by_position):
     """(file, name, text between the markers), for every table."""
     on_page = page_tables(found) | {
-        "pretrained": pretrained(of_pretrained), "shares": shares(profile), "positions": positions(by_position)
+        "pretrained": pretrained(of_pretrained), "busy": busy(on_busy), "shares": shares(profile),
+        "positions": positions(by_position),
     }  # fmt: skip
     for path, tables in ((PAGE, on_page), (README, {"speed": readme_sentence(found)})):
         for name, lines in tables.items():

@@ -106,17 +106,31 @@ def processes(names: Sequence[str], threads: int) -> Iterator[dict[str, Process]
         yield started
 
 
+@contextmanager
+def load(count: int) -> Iterator[None]:
+    """Inside this context `count` other processes keep a core busy each; they also end if this process is killed."""
+    loop = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(10**6))"
+    others = [subprocess.Popen([sys.executable, "-c", loop]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
 def race(
     case: dict[str, Any], contenders: Mapping[str, Process], rounds: int = 7, turn: float = 0.3
 ) -> tuple[dict[str, Result], dict[str, str]]:
     """Results of the available contenders, and for each of the others the reason why it is missing.
 
-    Ratios compare with the first available contender. `turn`: approximate seconds of each contender in a round.
+    Ratios compare with the first available contender. `turn`: approximate seconds of each contender in a round. The
+    work of a case of the kind "busy" is in `case["work"]`; it is measured while `case["others"]` processes are busy.
     """
     facts: dict[str, dict[str, Any]] = {}
     missing: dict[str, str] = {}
     for name, process in contenders.items():
-        answer = process.first if "unavailable" in process.first else process.ask(case=case)
+        answer = process.first if "unavailable" in process.first else process.ask(case=case.get("work", case))
         if "unavailable" in answer:
             missing[name] = answer["unavailable"]
         else:
@@ -128,11 +142,12 @@ def race(
     if max(fact["once"] for fact in facts.values()) > VERY_LONG:
         rounds = min(rounds, 3)
     times: dict[str, list[float]] = {name: [] for name in facts}
-    for i in range(rounds):
-        for name in list(facts) if i % 2 else reversed(list(facts)):
-            time.sleep(0.05)  # until the threads of the previous contender sleep
-            answer = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
-            times[name].append(answer["seconds"])
+    with load(case.get("others", 0)):
+        for i in range(rounds):
+            for name in list(facts) if i % 2 else reversed(list(facts)):
+                time.sleep(0.05)  # until the threads of the previous contender sleep
+                answer = contenders[name].ask(calls=calls[name], warm=facts[name]["once"] < LONG)
+                times[name].append(answer["seconds"])
     first = next(iter(times.values()))
     return {name: _result(facts[name], seconds, first) for name, seconds in times.items()}, missing
 

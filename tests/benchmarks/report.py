@@ -23,6 +23,7 @@ TITLES = {
     "attention": "Attention alone, forward and backward: one sequence, 8 heads of 64",
     "generation": "Generation: 6 layers of 384, tokens one by one",
     "pretrained": "SmolLM2-135M-Instruct in float32",
+    "busy": "On a busy machine: other processes compute at the same time",
     "import": "Import",
 }
 RATED = ("generation", "pretrained")  # kinds of work with a column of tokens per second
@@ -45,6 +46,8 @@ def machine(threads: int) -> str:
 
 def name_of(case: dict[str, Any]) -> str:
     """The name of a case in the tables."""
+    if case["kind"] == "busy":
+        return f"{name_of(case['work'])}, {case['others']} other processes"
     if case["kind"] == "attention":
         return f"T = {case['T']}, {'causal' if case['causal'] else 'full'}"
     if case["kind"] == "generation":

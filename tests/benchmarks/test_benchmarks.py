@@ -1,8 +1,12 @@
 """The benchmark, tested with our contenders only, since the other libraries may not be installed."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,8 +49,43 @@ def test_contenders_take_turns_in_separate_processes() -> None:
         assert 0 < result.low <= result.seconds <= result.high
 
 
+def test_other_processes_are_busy_during_the_measurement_and_end_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def noted(command: list[str], **options: Any) -> Any:
+        started.append(popen(command, **options))
+        return started[-1]
+
+    with processes(["plain NumPy"], 1) as contenders:
+        monkeypatch.setattr(subprocess, "Popen", noted)
+        results, _ = race({"kind": "busy", "work": SMALL, "others": 2}, contenders, rounds=2, turn=0.001)
+    assert results["plain NumPy"].rounds == 2
+    assert [process.wait(10) for process in started] == [-signal.SIGKILL] * 2
+    with racing.load(1):
+        assert started[2].poll() is None
+    assert started[2].poll() is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the children of a process are in /proc")
+def test_busy_processes_end_if_the_benchmark_is_killed() -> None:
+    source = (
+        "import os, signal\nfrom tests.benchmarks import race\nwith race.load(1):\n"
+        "    print(open(f'/proc/self/task/{os.getpid()}/children').read(), flush=True)\n    os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == -9
+    for _ in range(200):
+        try:
+            os.kill(int(done.stdout), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    raise AssertionError("still busy")
+
+
 def test_race_reports_why_a_contender_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(racing.CONTENDERS, "missing", ("no_such_module", "", False))
+    monkeypatch.setitem(racing.CONTENDERS, "missing", ("no_such_module", ""))
     with processes(["missing", "plain NumPy"], 1) as contenders:
         results, missing = race(SMALL, contenders, rounds=1, turn=0.001)
     assert list(results) == ["plain NumPy"]

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tests.benchmarks.__main__ import OTHERS
 from tests.benchmarks.performance_page import OURS, PAGE, PEER, PICTURE, blocks, races, read
 from tests.generated import block
 
-FOUND, OF_PRETRAINED, PROFILE, BY_POSITION = read()
+FOUND, OF_PRETRAINED, ON_BUSY, PROFILE, BY_POSITION = read()
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,9 @@ def test_one_run_measured_everything():
     kinds = {race["case"]["kind"] for race in FOUND["races"]}
     assert kinds == {"import", "step", "op", "attention", "generation", "long"}
     assert {race["case"]["kind"] for race in OF_PRETRAINED["races"]} == {"pretrained"}
-    assert FOUND["not measured"] == OF_PRETRAINED["not measured"] == {}
+    assert {race["case"]["kind"] for race in ON_BUSY["races"]} == {"busy"}
+    assert {race["case"]["others"] for race in ON_BUSY["races"]} == {*OTHERS}
+    assert FOUND["not measured"] == OF_PRETRAINED["not measured"] == ON_BUSY["not measured"] == {}
 
 
 def test_medians_have_seven_rounds_unless_the_call_takes_seconds():
