@@ -243,9 +243,14 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
 
 
 def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping)."""
+    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping).
+
+    Every tile of queries reads all keys and values, and reads them faster if the rows of a head are neighbours in
+    memory. After `split_heads` they are not, so k and v are copied.
+    """
     N = math.prod(k.shape[:-2])
     G = math.prod(q.shape[:-2]) // max(N, 1)
+    k, v = np.ascontiguousarray(k, like=k), np.ascontiguousarray(v, like=v)
     return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
