@@ -70,7 +70,7 @@ def usable_cores() -> int:
 def default_workers(batch: int, work: int, cores: int | None = None) -> int:
     """One thread for each core if BLAS can be limited to one thread and a step is long; otherwise one thread.
 
-    With one thread, BLAS uses the cores. A batch of one text also gets all cores: attention divides its heads.
+    A batch of one text also gets all cores: attention divides its heads.
 
     Units: work counts tokens times parameters.
     """
@@ -103,19 +103,18 @@ def all_cores() -> Iterator[None]:
 class Workers:
     """Inside this context `count` threads apply a function to items and give the results in the order of the items.
 
-    BLAS is limited to one thread, except with count = 1 and `alone` (no other process of the run on this machine).
+    BLAS is limited to one thread.
 
     Raises: InputError, on entering, if the system cannot start the threads.
     """
 
-    def __init__(self, count: int, alone: bool = True) -> None:
+    def __init__(self, count: int) -> None:
         self.count = count
-        self.alone = alone
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         self._pool = started(self.count) if self.count > 1 else None
-        self._blas = nullcontext() if self.count == 1 and self.alone else single_threaded_blas()
+        self._blas = single_threaded_blas()
         self._blas.__enter__()
         self._switch_interval = sys.getswitchinterval()
         if self._pool is not None:

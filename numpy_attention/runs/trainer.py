@@ -65,7 +65,7 @@ class Trainer:
         self.backend = get_backend(config.backend)
         self.model = task.model(generator(config, INITIAL)).to(self.backend)
         self.model.recompute = config.recompute
-        self.workers = Workers(self.ranks.threads(config, self.model.num_parameters()), alone=self.ranks.size == 1)
+        self.workers = Workers(self.ranks.threads(config, self.model.num_parameters()))
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
         self.signals = StopSignals()

@@ -54,7 +54,7 @@ def steps(case, threads, examples=None, exchange=True):
     batch = tuple(array[: examples or len(array)] for array in batch)
     barrier = getattr(getattr(ranks, "comm", None), "Barrier", lambda: None)
     count, times = ranks.size * threads, []
-    with Workers(threads, alone=False) as workers:
+    with Workers(threads) as workers:
         for _ in range(REPEATS + 2):
             barrier()
             start = time.perf_counter()

@@ -42,7 +42,7 @@ def follow() -> None:
 def _step(size: str) -> Callable[[], float]:
     keep_freed_memory()
     model, batches = model_and_batches(size)
-    workers = PROCESS_RESOURCES.enter_context(Workers(1, alone=False))
+    workers = PROCESS_RESOURCES.enter_context(Workers(1))
     optimizer = AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
     turns = iter(range(10**9))
 

@@ -263,13 +263,12 @@ def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise(no_limit
     assert blas_threads() == before
 
 
-def test_single_worker_does_not_limit_blas():
-    threadpoolctl = pytest.importorskip("threadpoolctl")
-    with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        with Workers(1):
-            assert blas_threads() == {2}
-        with Workers(1, alone=False):
-            assert blas_threads() == {1}
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_use_blas_with_one_thread(count, no_limits):
+    with Workers(count) as pool:
+        assert blas_threads() == {1}
+        assert list(pool.map(lambda _: blas_threads(), range(3))) == [{1}] * 3
+    assert blas_threads() == {3}
 
 
 @pytest.mark.parametrize("rows", [1, 2])
