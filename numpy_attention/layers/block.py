@@ -26,7 +26,7 @@ from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.feed_forward import FeedForward
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, flat_gradients
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache
+from numpy_attention.layers.multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache, SharedPositions
 from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.residual import ResidualCache, residual, residual_backward
 from numpy_attention.ops.tiles import Band
@@ -93,8 +93,9 @@ class Block(Layer):
     def forward(
         self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
         context_mask: np.ndarray | None = None, scores_bias: np.ndarray | None = None,
-        positions: np.ndarray | None = None, past: tuple[KeyValueCache, KeyValueCache | None] | None = None,
-        rng: np.random.Generator | None = None, band: Band | None = None,
+        positions: np.ndarray | SharedPositions | None = None,
+        past: tuple[KeyValueCache, KeyValueCache | None] | None = None, rng: np.random.Generator | None = None,
+        band: Band | None = None,
     ) -> tuple[np.ndarray, BlockCache]:
         """Run the block. `past` (generation only, no backward): the KV caches of self-attention and cross-attention.
 

@@ -62,7 +62,14 @@ from numpy_attention.ops.attention import (
 )
 from numpy_attention.ops.heads import HeadsCache, concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.normalization import NormCache
-from numpy_attention.ops.positions import RotaryCache, rotary, rotary_backward, rotary_frequencies, yarn_temperature
+from numpy_attention.ops.positions import (
+    RotaryCache,
+    rotary_backward,
+    rotary_frequencies,
+    rotary_tables,
+    rotate,
+    yarn_temperature,
+)
 from numpy_attention.ops.scores import CAPS, sigmoid_gate, sigmoid_gate_backward
 from numpy_attention.ops.tiled_attention import (
     TiledAttentionCache,
@@ -74,6 +81,34 @@ from numpy_attention.ops.tiles import Band
 
 QK_NORMS = ("head", "all")
 OUTPUT_GATES = ("head", "element")
+
+
+class SharedPositions:
+    """The positions of one forward, with the cosines and sines for them, which q and k and all layers share.
+
+    A model makes one for each forward and passes it down in place of the array, so that layers store nothing.
+
+    Shapes: positions (T,), or (B, T) to give each sequence its positions; None: 0, ..., T - 1
+    """
+
+    def __init__(self, positions: np.ndarray | None) -> None:
+        self.positions = positions
+        self.differ_by_head = getattr(positions, "ndim", 0) > 2
+        self.made: dict[tuple[Any, ...], tuple[np.ndarray, np.ndarray]] = {}
+
+    def tables(self, x: np.ndarray, width: int, base: float, scaling: dict[str, Any] | None) -> tuple[Any, Any]:
+        """cos and sin to turn queries or keys x (B, H, T, d_k), computed at the first call with these options."""
+        shape = x.shape if self.differ_by_head else (*x.shape[:-3], *x.shape[-2:])  # q and k share
+        key = shape, x.dtype, width, base, str(scaling)
+        if key not in self.made:
+            positions = self.positions
+            if positions is None:
+                positions = np.arange(x.shape[-2], like=x)
+            elif np.ndim(positions) == 2:
+                require_array("MultiHeadAttention", "positions", positions)
+                positions = positions[:, None, :]  # (B, 1, T), the same for every head
+            self.made[key] = rotary_tables(x, positions, frequencies=rotary_frequencies(width, base, scaling))
+        return self.made[key]
 
 
 class SourceCache(NamedTuple):
@@ -177,28 +212,31 @@ class MultiHeadAttention(Layer):
 
     def forward(
         self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
-        scores_bias: np.ndarray | None = None, positions: np.ndarray | None = None, past: KeyValueCache | None = None,
-        rng: np.random.Generator | None = None, band: Band | None = None,
+        scores_bias: np.ndarray | None = None, positions: np.ndarray | SharedPositions | None = None,
+        past: KeyValueCache | None = None, rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """Compute the output of attention for every position of x.
 
         `past` (generation only, no backward) is a KV cache: it stores keys and values for later calls.
 
         With a `band`, attention works in tiles: the band replaces scores_bias and a T x T mask.
-        Rotary positions count from 0 by default; with `past` the caller must pass them.
+        Rotary positions count from 0 by default; with `past` the caller must pass them. If several layers have the same
+        positions, `SharedPositions` in place of the array saves time.
         """
         o, cache = self.heads(x, context, mask, scores_bias, positions, past, rng, band)  # (B, H, T_q, d_v)
         return self.output(o, cache)
 
     def heads(
         self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
-        scores_bias: np.ndarray | None = None, positions: np.ndarray | None = None, past: KeyValueCache | None = None,
-        rng: np.random.Generator | None = None, band: Band | None = None,
+        scores_bias: np.ndarray | None = None, positions: np.ndarray | SharedPositions | None = None,
+        past: KeyValueCache | None = None, rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, MultiHeadAttentionCache]:
         """The first half of the forward: the output of every head.
 
         Shapes: as `forward` -> o (B, H, T_q, d_v)
         """
+        if not isinstance(positions, SharedPositions):
+            positions = SharedPositions(positions)
         q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
         q, norm_q = _normalize(q, self.norm_q)
         q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
@@ -292,7 +330,7 @@ class MultiHeadAttention(Layer):
         return dx, flat_gradients(grads)
 
     def _keys_and_values(
-        self, source: np.ndarray, positions: np.ndarray | None
+        self, source: np.ndarray, positions: SharedPositions
     ) -> tuple[np.ndarray, np.ndarray, SourceCache]:
         k, linear_k = project(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
         k, norm_k = _normalize(k, self.norm_k)
@@ -302,17 +340,13 @@ class MultiHeadAttention(Layer):
         v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         return k, v, SourceCache(linear_k, norm_k, heads_k, rotary_k, linear_v, heads_v)
 
-    def _rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, RotaryCache | None]:
+    def _rotate(self, x: np.ndarray, positions: SharedPositions) -> tuple[np.ndarray, RotaryCache | None]:
         if self.rotary_base is None:
             return x, None
-        if positions is None:
-            positions = np.arange(x.shape[-2], like=x)
-        elif np.ndim(positions) == 2:
-            require_array("MultiHeadAttention", "positions", positions)
-            positions = positions[:, None, :]  # (B, 1, T), the same for every head
         width = x.shape[-1] if self.rotary_width is None else self.rotary_width
-        frequencies = rotary_frequencies(width, self.rotary_base, self.rotary_scaling)  # (width / 2,)
-        return rotary(x, positions, pairing=self.rotary_pairing, frequencies=frequencies)
+        cos, sin = positions.tables(x, width, self.rotary_base, self.rotary_scaling)
+        y, _ = rotate(x, cos, sin, self.rotary_pairing)
+        return y, RotaryCache(cos, sin, self.rotary_pairing, x.shape)
 
 
 def _normalize(x: np.ndarray, norm: RMSNorm | None) -> tuple[np.ndarray, NormCache | None]:

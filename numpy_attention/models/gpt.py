@@ -110,8 +110,8 @@ class GPT(Model):
         if self.config.scales_embedding:
             x *= math.sqrt(self.config.d_model)  # otherwise x is tiny compared with the position vectors
         windows = [self.config.window_of(i) for i in range(len(self.blocks))]
-        made = {window: self._inputs(x, window, mask, T_past) for window in set(windows)}
-        inputs = [made[window]._replace(positions=positions) for window in windows]
+        made = {window: self._inputs(x, window, mask, T_past)._replace(positions=positions) for window in set(windows)}
+        inputs = [made[window] for window in windows]
         pairs = None if past is None else [(of_block, None) for of_block in past]
         x, stack = self._parts().run(x, inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute)
         return x, token, stack

@@ -38,6 +38,7 @@ from numpy_attention.errors import require_float, value_error
 from numpy_attention.layers.block import Block, BlockCache, DecoderBlock, EncoderBlock
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
+from numpy_attention.layers.multi_head_attention import SharedPositions
 from numpy_attention.layers.normalization import Norm, norm_layer
 from numpy_attention.layers.position_embedding import PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
@@ -65,12 +66,12 @@ class SavedInput(NamedTuple):
 
     block: Block
     x: np.ndarray  # (B, T, d_model)
-    inputs: BlockInputs
+    inputs: dict[str, Any]  # the other arguments of the block
     rng: np.random.Generator | None  # a copy of the random generator, made before the block ran
 
     def cache(self) -> BlockCache:
         """Run the block again, with a new copy of the random generator: backward may be called more than once."""
-        _, cache = self.block.forward(self.x, **self.inputs._asdict(), rng=copy.deepcopy(self.rng))
+        _, cache = self.block.forward(self.x, **self.inputs, rng=copy.deepcopy(self.rng))
         return cache
 
 
@@ -120,12 +121,13 @@ class Parts(NamedTuple):
             x, position_cache = self.position.forward(x, positions)
         if rng is not None:  # in training
             x, dropout_cache = dropout(x, self.dropout, rng)
+        shared = {"positions": SharedPositions(positions)}
         caches: list[BlockCache | SavedInput] = []
         for i, block in enumerate(self.blocks):
             stored = None if past is None else past[i]
-            of_block = inputs[i]._replace(positions=positions)
+            of_block = inputs[i]._asdict() | shared
             before = SavedInput(block, x, of_block, copy.deepcopy(rng)) if recompute else None
-            x, cache = block.forward(x, **of_block._asdict(), past=stored, rng=rng)
+            x, cache = block.forward(x, **of_block, past=stored, rng=rng)
             if past is None:  # with a KV cache there is no backward: store nothing for it
                 caches.append(cache if before is None else before)
             del cache  # free its memory before the next block runs

@@ -115,7 +115,8 @@ def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str = "half
     """
     _check_rotate(x, cos, sin, pairing)
     y = x.copy()  # the other columns pass unchanged
-    (x_1, x_2), (y_1, y_2) = (_pairs(one, cos.shape[-1], pairing) for one in (x, y))  # (..., T, n) each
+    n = cos.shape[-1]
+    (x_1, x_2), (y_1, y_2) = _pairs(x, n, pairing), _pairs(y, n, pairing)  # (..., T, n) each
     y_1[...] = x_1 * cos - x_2 * sin
     y_2[...] = x_2 * cos + x_1 * sin
     return y, (x, cos, sin, pairing)
@@ -166,13 +167,7 @@ def rotary(
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
     """
-    _check_rotary(x, positions, base, frequencies)
-    if frequencies is None:
-        frequencies = rotary_frequencies(x.shape[-1], base)
-    frequencies = np.asarray(frequencies, like=positions)  # (n,)
-    angles = positions[..., None] * frequencies  # (..., T, n), in float64: float32 is not exact enough
-    cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
-    sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
+    cos, sin = rotary_tables(x, positions, base, frequencies)
     return rotate(x, cos, sin, pairing)[0], RotaryCache(cos, sin, pairing, x.shape)
 
 
@@ -185,6 +180,23 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
     require_cotangent("rotary_backward", "dy", dy, shape, cos.dtype)
     # y = R(a) x, and R(a)^T = R(-a)
     return rotate(dy, cos, -sin, pairing)[0]
+
+
+def rotary_tables(
+    x: np.ndarray, positions: np.ndarray, base: float = 10000.0, frequencies: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines and sines with which `rotary` turns x: they depend on its shape and dtype, not on its numbers.
+
+    Shapes: x, positions and frequencies as in `rotary` -> cos and sin, broadcastable to (..., T, n), in the dtype of x
+    """
+    _check_rotary(x, positions, base, frequencies)
+    if frequencies is None:
+        frequencies = rotary_frequencies(x.shape[-1], base)
+    frequencies = np.asarray(frequencies, like=positions)  # (n,)
+    angles = positions[..., None] * frequencies  # (..., T, n), in float64: float32 is not exact enough
+    cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
+    sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
+    return cos, sin
 
 
 def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, Any] | None = None) -> np.ndarray:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.layers.multi_head_attention import SharedPositions
 from numpy_attention.ops.tiles import Band
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
@@ -133,6 +134,53 @@ def test_only_the_first_columns_are_rotated(rng):
     q, _ = na.split_heads(x @ layer.w_q, 3)
     np.testing.assert_array_equal(cache.attention.q[..., 2:], q[..., 2:])
     np.testing.assert_array_equal(cache.attention.q[..., :2], na.rotary(q[..., :2], np.arange(5), 100.0)[0])
+
+
+POSITIONS = {
+    "from 0": lambda: None,
+    "(T,)": lambda: np.array([3, 0, 7, 8, 100]),
+    "(B, T)": lambda: np.array([[0, 0, 0, 1, 2], [5, 6, 7, 8, 9]]),
+    "(B, 1, T)": lambda: np.arange(10).reshape(2, 1, 5),
+}
+
+
+@pytest.mark.parametrize("kind", POSITIONS)
+def test_shared_positions_change_nothing(kind, rng):
+    shared = SharedPositions(POSITIONS[kind]())
+    x, dy = rng.standard_normal((2, 2, 5, 12))
+    settings = {"rotary_base": 100.0}, {"rotary_base": 100.0, "rotary_width": 2}, {"rotary_base": 9.0}, {}
+    layers = [random_layer(rng, **options) for options in settings for _ in range(2)]
+    for layer in layers:
+        y, cache = layer.forward(x, positions=shared)
+        alone, of_alone = layer.forward(x, positions=POSITIONS[kind]())
+        np.testing.assert_array_equal(y, alone)
+        (dx, grads), (dx_alone, grads_alone) = layer.backward(dy, cache), layer.backward(dy, of_alone)
+        np.testing.assert_array_equal(dx, dx_alone)
+        for name, gradient in grads_alone.items():
+            np.testing.assert_array_equal(grads[name], gradient)
+    assert len(shared.made) == 3  # one for each base and width, for q and k of two layers
+
+
+@pytest.mark.parametrize(
+    ("positions", "error", "message"),
+    [
+        (np.arange(4), ValueError, r"rotary: positions must be broadcastable to .* = \(2, 4, 5\), got \(4,\)"),
+        (np.zeros((3, 5), int), ValueError, r"rotary: positions must be .* \(2, 4, 5\), got \(3, 1, 5\)"),
+        (np.zeros((2, 4, 5), int), ValueError, r"rotary: positions must be .* \(2, 2, 5\), got \(2, 4, 5\)"),
+        (np.ones(5, bool), TypeError, "rotary: positions must be an array of numbers, got bool"),
+        ([0, 1, 2, 3, 4], TypeError, "rotary: positions must be an array of numbers, got list"),
+        ([[0, 1, 2, 3, 4]], TypeError, "MultiHeadAttention: positions must be an array, got list"),
+    ],
+    ids=["too few", "three sequences", "of each query head", "bool", "a list", "a list of lists"],
+)
+def test_refuses_positions_that_do_not_fit(positions, error, message, rng):
+    layer = na.MultiHeadAttention(8, 4, rng, num_kv_heads=2, rotary_base=100.0)
+    x = rng.standard_normal((2, 5, 8)).astype(np.float32)
+    with pytest.raises(error, match=message):
+        layer.forward(x, positions=positions)
+    context = x[:, :3]
+    with pytest.raises(ValueError, match=r"rotary: positions must be .* = \(2, 2, 3\), got \(5,\)"):
+        layer.forward(x, context, positions=np.arange(5))
 
 
 def test_yarn_multiplies_queries_and_keys_by_its_temperature():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.ops.positions import rotary_tables
 
 
 @pytest.mark.parametrize("d_model", [6, 7, 1])
@@ -181,6 +182,17 @@ TEXT = {"factor": 2.0, "original_max_position_embeddings": 64}
 
 def scaled(kind: str, base: float = 1e4, **numbers: float) -> np.ndarray:
     return na.rotary_frequencies(6, base, {"type": kind, **numbers})
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_tables_depend_on_the_dtype_but_not_on_the_numbers(rng: np.random.Generator, dtype: type) -> None:
+    x, positions = rng.standard_normal((2, 3, 5, 8)).astype(dtype), rng.integers(0, 1000, (2, 1, 5))
+    _, cache = na.rotary(x, positions, 50.0)
+    for other in (x, 3 * x, x[:, :1]):
+        tables = rotary_tables(other, positions, 50.0)
+        for found, expected in zip(tables, (cache.cos, cache.sin), strict=True):
+            assert (found.shape, found.dtype) == ((2, 1, 5, 4), dtype)
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
