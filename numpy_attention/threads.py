@@ -13,7 +13,6 @@ threads itself, so there is no deadlock.
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,7 +32,13 @@ class Lent(NamedTuple):
     threads: int
 
 
-_lent: ContextVar[Lent | None] = ContextVar("lent", default=None)
+class _OfThisThread(threading.local):
+    """Each thread has its own value. A context variable would not do: a thread may start with a copied context."""
+
+    lent: Lent | None = None
+
+
+_here = _OfThisThread()
 
 
 def started(count: int) -> "ThreadPoolExecutor":
@@ -57,11 +62,11 @@ def started(count: int) -> "ThreadPoolExecutor":
 @contextmanager
 def lend(run_all: RunAll, threads: int) -> Iterator[None]:
     """Inside this context `share` uses `run_all`, which has `threads` threads."""
-    before = _lent.set(Lent(run_all, threads))
+    before, _here.lent = _here.lent, Lent(run_all, threads)
     try:
         yield
     finally:
-        _lent.reset(before)
+        _here.lent = before
 
 
 def share(work: Work, items: Iterable[Any]) -> None:
@@ -69,7 +74,7 @@ def share(work: Work, items: Iterable[Any]) -> None:
 
     The work for one item must not read or write what another item writes, so the order of items does not matter.
     """
-    lent, items = _lent.get(), list(items)
+    lent, items = _here.lent, list(items)
     if lent is not None and len(items) > 1:
         lent.run_all(work, items)
         return
@@ -79,7 +84,7 @@ def share(work: Work, items: Iterable[Any]) -> None:
 
 def shares(count: int) -> list[slice]:
     """Slices that cut `count` items into parts of nearly equal size, one part for each thread of `share`."""
-    lent = _lent.get()
+    lent = _here.lent
     parts = 1 if lent is None else max(1, min(lent.threads, count))
     return [slice(i * count // parts, (i + 1) * count // parts) for i in range(parts)]
 

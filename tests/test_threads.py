@@ -1,5 +1,6 @@
 """Lent threads: only the lender uses them, and results are the same with and without them."""
 
+import contextvars
 import threading
 import time
 from collections.abc import Iterable
@@ -54,6 +55,9 @@ def test_other_threads_do_not_use_lent_threads() -> None:
 
     with ThreadPoolExecutor(1) as pool, lend(never, 2):
         assert pool.submit(doubled, range(2)).result() == {0: 0, 1: 2}
+        # free-threaded Python copies the context into every new thread
+        copied = contextvars.copy_context().run
+        assert pool.submit(copied, doubled, range(2)).result() == {0: 0, 1: 2}
 
 
 def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
