@@ -40,7 +40,8 @@ class Place:
         except (TypeError, ValueError) as error:
             message = str(error).removeprefix("edit: ")
             raise type(error)(f"forward_with: edits[{self.name!r}].{message}") from None
-        self.at[self.name] = y.copy()  # a residual path adds to y in place
+        # a copy, because a residual path adds to y in place; a backward that recomputes its block does not record again
+        self.at.setdefault(self.name, y.copy())
         return y
 
     def backward(self, dy: np.ndarray) -> np.ndarray:

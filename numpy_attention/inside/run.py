@@ -53,11 +53,11 @@ class RunCache(NamedTuple):
     """The data of a run that backward needs; `at` holds the array at each place, after its edit."""
 
     at: Activations
-    model: Any  # with the edits
-    forward: Any  # the cache of its forward
-    gradients: Activations  # filled during the backward, and emptied after it
-    shape: tuple[int, ...] = ()  # of y
-    dtype: np.dtype | None = None
+    model: Any  # without the edits
+    edits: Mapping[str, Edit]
+    forward: Any  # the cache of the forward with the edits
+    shape: tuple[int, ...]  # of y
+    dtype: np.dtype
 
 
 def forward_with(
@@ -79,10 +79,9 @@ def forward_with(
     >>> cache.at["blocks.0.attention"].shape, float(np.abs(cache.at["blocks.0.attention"][:, 1]).max())
     ((1, 2, 3, 2), 0.0)
     """
-    cache = RunCache({}, None, None, {})
-    edited = _with_places(model, edits, cache)
-    y, of_forward = edited.forward(*inputs, **options)
-    return y, cache._replace(model=edited, forward=of_forward, shape=y.shape, dtype=y.dtype)
+    at: Activations = {}
+    y, of_forward = _with_places(model, edits, at, {}).forward(*inputs, **options)
+    return y, RunCache(at, model, dict(edits), of_forward, y.shape, y.dtype)
 
 
 def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Parameters]:
@@ -91,9 +90,10 @@ def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Paramet
     Shapes: dy as y -> d_at as `cache.at`, grads as `model.parameters()`
     """
     require_cotangent("backward_with", "dy", dy, cache.shape, cache.dtype)
-    grads = dict(cache.model.gradients_from_logits(cache.forward, dy))
-    d_at = {name: cache.gradients.pop(name) for name in cache.at}  # this also restores the cache
-    return d_at, {name: grads[name] for name in cache.model.parameters()}
+    d_at: Activations = {}
+    edited = _with_places(cache.model, cache.edits, {}, d_at)  # new places: two threads may use one cache
+    grads = dict(edited.gradients_from_logits(cache.forward, dy))
+    return {name: d_at[name] for name in cache.at}, {name: grads[name] for name in edited.parameters()}
 
 
 def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
@@ -102,7 +102,7 @@ def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
     Raises: ValueError if a name is not a place of this model, or the model already has edits; TypeError if model is not
     a model, or a value of edits is not an Edit.
     """
-    return _with_places(model, edits, RunCache({}, None, None, {}))
+    return _with_places(model, edits, {}, {})
 
 
 def one_head(head: int, num_heads: int) -> np.ndarray:
@@ -141,14 +141,14 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
     return Edit(~where, np.where(where, value, 0.0))
 
 
-def _with_places(model: Any, edits: Mapping[str, Edit], run: RunCache) -> Any:
-    """A copy of the model with all places; those named in edits get their edit."""
+def _with_places(model: Any, edits: Mapping[str, Edit], at: Activations, gradients: Activations) -> Any:
+    """A copy of the model with all places, which record into `at` and `gradients`; those in edits get their edit."""
     _check_edits(model, edits)
     places: list[str] = []
 
     def place(name: str) -> Place:
         places.append(name)
-        return Place(name, edits.get(name, Edit()), run.at, run.gradients)
+        return Place(name, edits.get(name, Edit()), at, gradients)
 
     model = copy.copy(model)
     for name, part in list(vars(model).items()):
