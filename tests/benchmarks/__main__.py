@@ -1,6 +1,8 @@
 """Speed on this machine, compared with other libraries: `python -m tests.benchmarks` in a copy of the repository."""
 
 import argparse
+import os
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.benchmarks", allow_abbrev=False,
         description="Ratios to PyTorch eager, if it is installed. Each contender runs in a separate process, and the "
         "contenders take turns. Before the timing, all must compute the same numbers. PyTorch, JAX and autograd take "
-        "part if they are installed: pip install '.[bench]'.",
+        "part if they are installed: pip install '.[bench]'. NUMPY_ATTENTION_FREE_THREADED may name a free-threaded "
+        "Python with NumPy and threadpoolctl; our steps then also run on this Python.",
     )
     kinds = f"some of {', '.join(KINDS)} (default: all without the last three)"
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=kinds)
@@ -131,6 +134,10 @@ def _plan(arguments: argparse.Namespace) -> list[tuple[str, list[tuple[list[dict
         return [("steps", [(case, ["numpy_attention"]) for case in cases])]
     sizes = [size for size in sizes if size in ("nano", "micro")] if quick else sizes
     steppers = STEP_CONTENDERS[:3] if quick else STEP_CONTENDERS
+    if python := os.environ.get(race.ITS_PYTHON):
+        if shutil.which(python) is None:
+            raise InputError(f"{race.ITS_PYTHON}: there is no program {python!r}")
+        steppers = [*steppers, race.FREE_THREADED]
     only = arguments.only or ("layer_norm" if quick else "")
     longest = min(arguments.longest, 1024) if quick else arguments.longest
     plans: dict[str, Any] = {"import": []}

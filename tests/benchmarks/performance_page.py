@@ -6,13 +6,15 @@ benchmark, the benchmark with a real model and on a busy machine, a profile (pro
     python -m tests.benchmarks pretrained --json tests/benchmarks/pretrained.json
     python -m tests.benchmarks busy --json tests/benchmarks/busy.json
     python -m tests.benchmarks.performance_page
+
+The first command also runs our steps on the Python that NUMPY_ATTENTION_FREE_THREADED names.
 """
 
 import json
 from pathlib import Path
 
 from tests.benchmarks import report
-from tests.benchmarks.race import Result
+from tests.benchmarks.race import FREE_THREADED, Result
 from tests.benchmarks.report import megabytes, milliseconds
 from tests.benchmarks.work import bytes_of_all_weights
 from tests.generated import with_block
@@ -142,6 +144,7 @@ def speed(found):
         ours = [(SIZES[case["size"]], results[OURS])]
         if case["size"] == "nano":
             ours.append(("nano with two processes, `mpiexec -n 2`", results[RANKS]))
+            ours += [("nano on free-threaded Python", results[name]) for name in (FREE_THREADED,) if name in results]
         rows += [
             [name, f"{r.ratio:.2f}", f"{r.ratio / compiled.ratio:.2f}", f"{r.seconds / floor.seconds:.2f}",
              f"{r.peak / peer.peak:.2f}{' each' if r is results[RANKS] else ''}"]

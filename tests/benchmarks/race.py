@@ -18,11 +18,14 @@ import numpy as np
 from numpy_attention.errors import InputError
 
 ROOT = Path(__file__).parents[2]  # the root of the repository
+# a contender that runs with another Python, and the environment variable that names this Python
+FREE_THREADED, ITS_PYTHON = "numpy_attention, free-threaded", "NUMPY_ATTENTION_FREE_THREADED"
 # name -> module, variant
 CONTENDERS = {
     "PyTorch eager": ("tests.benchmarks.peers.in_torch", "eager"),
     "numpy_attention": ("tests.benchmarks.work", "ours"),
     "numpy_attention, ranks": ("tests.benchmarks.ranks", "ours"),
+    FREE_THREADED: ("tests.benchmarks.work", "free-threaded"),
     "products alone": ("tests.benchmarks.work", "products"),
     "plain NumPy": ("tests.benchmarks.work", "plain"),
     "torch.compile": ("tests.benchmarks.peers.in_torch", "compile"),
@@ -60,8 +63,9 @@ class Process:
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         several = module == "tests.benchmarks.ranks" and shutil.which("mpiexec")
         launcher = ["mpiexec", "-n", str(threads)] if several else []
+        python = os.environ[ITS_PYTHON] if name == FREE_THREADED else sys.executable
         self.process = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
+            [*launcher, python, "-m", "tests.benchmarks.worker", module, variant, str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=os.environ | limits | {"PYTHONPATH": path},
         )

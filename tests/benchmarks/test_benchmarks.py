@@ -13,7 +13,7 @@ import pytest
 
 from tests.benchmarks import race as racing
 from tests.benchmarks import report, work
-from tests.benchmarks.__main__ import main
+from tests.benchmarks.__main__ import _parser, _plan, main
 from tests.benchmarks.race import InputError, processes, race
 
 SMALL = {"kind": "attention", "T": 24, "causal": True}
@@ -90,6 +90,29 @@ def test_race_reports_why_a_contender_is_missing(monkeypatch: pytest.MonkeyPatch
         results, missing = race(SMALL, contenders, rounds=1, turn=0.001)
     assert list(results) == ["plain NumPy"]
     assert "no_such_module" in missing["missing"]
+
+
+def test_free_threaded_contender_needs_a_python_without_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(racing.ITS_PYTHON, sys.executable)
+    with processes([racing.FREE_THREADED], 1) as contenders:
+        results, missing = race(SMALL, contenders, rounds=1, turn=0.001)
+    if work.lock_is_on():
+        assert "NUMPY_ATTENTION_FREE_THREADED must name a free-threaded Python" in missing[racing.FREE_THREADED]
+    else:
+        assert list(results) == [racing.FREE_THREADED]
+
+
+def test_free_threaded_contender_takes_part_only_if_its_python_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def contenders() -> list[str]:
+        return _plan(_parser().parse_args(["steps"]))[0][1][0][1]
+
+    monkeypatch.delenv(racing.ITS_PYTHON, raising=False)
+    without = contenders()
+    monkeypatch.setenv(racing.ITS_PYTHON, sys.executable)
+    assert contenders() == [*without, racing.FREE_THREADED]
+    monkeypatch.setenv(racing.ITS_PYTHON, "/no/python")
+    with pytest.raises(InputError, match="NUMPY_ATTENTION_FREE_THREADED: there is no program '/no/python'"):
+        contenders()
 
 
 def test_race_refuses_contenders_with_different_results() -> None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -48,7 +49,13 @@ class Unavailable(Exception):
 
 
 def make(case: Case, variant: str, threads: int) -> Work:
-    """Our code for a case: "ours" as in the training loop, "plain" as in textbooks, "products" the lower limit."""
+    """Our code for a case: "ours" as in the training loop, "plain" as in textbooks, "products" the lower limit,
+    "free-threaded" as ours, and refused if the interpreter has its lock.
+
+    Raises: Unavailable if the lock is on.
+    """
+    if variant == "free-threaded" and lock_is_on():
+        raise Unavailable("the interpreter lock is on; NUMPY_ATTENTION_FREE_THREADED must name a free-threaded Python")
     if case["kind"] in ("step", "long"):
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
@@ -59,6 +66,11 @@ def make(case: Case, variant: str, threads: int) -> Work:
         return pretrained.make(case, variant, threads)
     name, inputs, options = op_of(case, variant)
     return _op(name, inputs, options, threads)
+
+
+def lock_is_on() -> bool:
+    """Whether the interpreter lock lets only one thread run Python code at a time."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def model_and_batches(size: str) -> tuple[GPT, list[tuple[np.ndarray, np.ndarray]]]:
