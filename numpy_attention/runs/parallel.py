@@ -55,10 +55,16 @@ Batch = tuple[np.ndarray, ...]
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
 
+
+def lock_is_on() -> bool:
+    """Whether the interpreter lock lets only one thread run Python code at a time; free-threaded Python has no lock."""
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
+
+
 # Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
 # they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
-# thread; at a tenth of this number they are half as fast.
-WORTH_THREADS = 30_000_000
+# thread; at a tenth of this number they are half as fast. Without the lock, a fifth of this number is enough.
+WORTH_THREADS = 30_000_000 if lock_is_on() else 6_000_000
 
 
 def usable_cores() -> int:
@@ -103,7 +109,8 @@ def all_cores() -> Iterator[None]:
 class Workers:
     """Inside this context `count` threads apply a function to items and give the results in the order of the items.
 
-    BLAS is limited to one thread.
+    BLAS is limited to one thread. This limit and Python's switch interval belong to the process, so two threads must
+    not use Workers at the same time.
 
     Raises: InputError, on entering, if the system cannot start the threads.
     """

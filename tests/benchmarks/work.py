@@ -2,7 +2,6 @@
 
 import importlib.util
 import math
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from numpy_attention.backend import get_backend
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.parallel import Workers, loss_and_gradients
+from numpy_attention.runs.parallel import Workers, lock_is_on, loss_and_gradients
 from numpy_attention.training.optimizers import AdamW
 
 # name -> vocab_size, T, B, d_model, layers, heads
@@ -66,11 +65,6 @@ def make(case: Case, variant: str, threads: int) -> Work:
         return pretrained.make(case, variant, threads)
     name, inputs, options = op_of(case, variant)
     return _op(name, inputs, options, threads)
-
-
-def lock_is_on() -> bool:
-    """Whether the interpreter lock lets only one thread run Python code at a time."""
-    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def model_and_batches(size: str) -> tuple[GPT, list[tuple[np.ndarray, np.ndarray]]]:

@@ -16,7 +16,7 @@ from numpy_attention.runs.config import TrainConfig
 from numpy_attention.runs.lock import hold
 from numpy_attention.runs.log import read_log
 from numpy_attention.runs.mpi import OneProcess, Ranks, started_ranks
-from numpy_attention.runs.parallel import Workers, loss_and_gradients, mean_loss, shards
+from numpy_attention.runs.parallel import WORTH_THREADS, Workers, loss_and_gradients, mean_loss, shards
 from numpy_attention.runs.restore import load_run
 from numpy_attention.runs.trainer import NonFiniteError, Trainer
 from numpy_attention.tasks import make_task
@@ -270,11 +270,12 @@ def test_threads_are_used_for_enough_tokens_times_parameters():
     alone = OneProcess()
     alone.cores = 4
     config = TrainConfig(batch=6, context=50)
-    assert [alone.threads(config, count) for count in (99_999, 100_000)] == [1, 4]  # 300 tokens times parameters
+    enough = WORTH_THREADS // 300  # tokens
+    assert [alone.threads(config, count) for count in (enough - 1, enough)] == [1, 4]
     assert alone.threads(TrainConfig(batch=6, context=50, workers=3), 1) == 3
     assert alone.threads(TrainConfig(batch=6, context=50, backend="cupy"), 10**9) == 1
     alone.size = 3
-    assert [alone.threads(config, count) for count in (299_999, 300_000)] == [1, 2]  # of each rank
+    assert [alone.threads(config, 3 * enough + more) for more in (-1, 0)] == [1, 2]  # of each rank
 
 
 @pytest.mark.parametrize(("size", "kind"), [(1, OneProcess), (2, Ranks)])

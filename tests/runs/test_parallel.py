@@ -10,10 +10,12 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.tiles import Pairs
 from numpy_attention.runs.parallel import (
+    WORTH_THREADS,
     Workers,
     all_cores,
     count_targets,
     default_workers,
+    lock_is_on,
     loss_and_gradients,
     mean_loss,
     shards,
@@ -174,8 +176,9 @@ def test_workers_are_at_most_the_examples_except_for_one_text():
 
 
 def test_short_step_uses_one_thread(monkeypatch):
-    assert default_workers(20, 30_000_000, cores=2) == 2
-    assert default_workers(20, 29_000_000, cores=2) == 1
+    assert WORTH_THREADS == (30_000_000 if lock_is_on() else 6_000_000)
+    assert default_workers(20, WORTH_THREADS, cores=2) == 2
+    assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     monkeypatch.setattr("numpy_attention.runs.parallel._threadpoolctl", lambda: None)
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each
