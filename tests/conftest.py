@@ -1,6 +1,8 @@
 """Settings for all tests: one BLAS thread, no window system, repeatable random numbers."""
 
 import os
+import sys
+import sysconfig
 import zlib
 from typing import Any
 
@@ -34,6 +36,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import WorkStealingScheduling
 
     return WorkStealingScheduling(config, log) if config.getoption("dist") == "load" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """On free-threaded Python, fail after a test that has imported a module that turns the interpreter lock on."""
+    assert not sysconfig.get_config_var("Py_GIL_DISABLED") or not sys._is_gil_enabled()
 
 
 @pytest.fixture
