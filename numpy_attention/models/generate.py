@@ -20,8 +20,9 @@ move by one and the KV cache is useless: each step runs the model on the whole c
 The texts of a batch are independent. If the caller lends threads (Chapter 31), each thread runs the model on some of
 the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result.
 
-A long text. It is read in pieces. In every layer, a piece needs the keys and values of the pieces before it, and
-nothing else of them. So a second thread can read the next piece one layer behind the first thread:
+A long text. It is read in pieces, two for each 512 columns. In every layer, a piece needs the keys and values of the
+pieces before it, and nothing else of them. So a second thread can read the next piece one layer behind the first
+thread:
 
     thread 1    piece 1, layer 1    piece 1, layer 2    piece 1, layer 3    ...
     thread 2                        piece 2, layer 1    piece 2, layer 2    ...          time ->
@@ -29,6 +30,7 @@ nothing else of them. So a second thread can read the next piece one layer behin
 The pieces are the same for any number of threads, so the bits of the result are, too.
 """
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
@@ -44,7 +46,7 @@ from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.threads import InOrder, share, shares
 
-PIECE = 128  # columns that one thread reads at a time; with fewer, the products of a layer are slower
+PIECE = 256  # columns that one run reads at most; with fewer than half of them, the products of a layer are slow
 
 
 class LanguageModel(Protocol):
@@ -161,18 +163,20 @@ def last_logits(
 
     Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
     """
-    if past is None or T - past[0].length <= PIECE:
+    new = 0 if past is None else T - past[0].length
+    if past is None or new < max(2, PIECE // 2):
         return _run(model, ids, start, T, past)
-    first = range(past[0].length, T, PIECE)  # the first column of each piece
-    order = InOrder(len(first))
-    logits: list[Any] = [None] * len(first)
+    count = min(new, 2 * math.ceil(new / (2 * PIECE)))
+    ends = [T - new + i * new // count for i in range(count + 1)]  # piece i ends before column ends[i + 1]
+    order = InOrder(count)
+    logits: list[Any] = [None] * count
 
     def read(i: int) -> None:
-        piece: list[KeyValueCache] = [PieceOfCache(whole, first[i], i, order) for whole in past]
-        logits[i] = _run(model, ids, start, min(first[i] + PIECE, T), piece)
+        piece: list[KeyValueCache] = [PieceOfCache(whole, ends[i], i, order) for whole in past]
+        logits[i] = _run(model, ids, start, ends[i + 1], piece)
 
     try:
-        share(read, range(len(first)))
+        share(read, range(count))
     except BaseException:
         order.stop()  # no thread must wait for a failed piece
         raise

@@ -154,7 +154,8 @@ class GPT(Model):
         """The inputs of all blocks with this window."""
         T_q, T_k, H = x.shape[1], T_past + x.shape[1], self.config.num_heads
         alibi = self.config.positions == "alibi"
-        if mask is None and self.config.in_tiles(x, T_q):  # the same rules as below, without a T x T array
+        pairs = T_q * T_k if T_q > 1 else 0  # as many as in a text of math.isqrt(pairs) tokens
+        if mask is None and self.config.in_tiles(x, math.isqrt(pairs)):  # the rules as below, without a T x T array
             slopes = np.asarray(alibi_slopes(H).astype(x.dtype), like=x) if alibi else None
             return BlockInputs(band=Band(True, window, slopes))
         if window is not None:
