@@ -239,7 +239,9 @@ def _look_with_differences(
     """
     derivative = found.numeric[some]
     off = np.abs(found.analytic[some] - derivative)
-    small = np.flatnonzero((off <= ROUNDED * size) | jumping)
+    x = np.abs(point.exact[analytic.name].reshape(-1)[some])
+    rounded = off * x <= 1024 * EPS * point.scalar.terms  # a few last digits of x change L by as much
+    small = np.flatnonzero((off <= ROUNDED * size) | rounded | jumping)
     scatter = round_off(some[small])
     tiny = off[small] <= 1024 * EPS * point.scalar.terms
     scatter[tiny] = np.maximum(scatter[tiny], round_off(some[small][tiny], FAR))

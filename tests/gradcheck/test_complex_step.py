@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.check import check, gradcheck
 from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep, complex_numbers
 from numpy_attention.gradcheck.problem import FunctionProblem
+from numpy_attention.gradcheck.report import GradientError
 
 
 def step_of(f: Any, **arrays: np.ndarray) -> ComplexStep:
@@ -93,3 +94,24 @@ def test_errors_of_the_function_are_passed_on(size: int) -> None:
         with contextlib.suppress(RuntimeError):
             problem = FunctionProblem(sometimes, lambda dy, x: dy * np.cos(x), (np.linspace(0.1, 1.0, size),), {})
             assert check(problem, structure=False).ok
+
+
+@pytest.mark.parametrize("power", range(-8, 4))
+def test_round_off_is_measured_even_if_the_gradient_is_zero(power: int) -> None:
+    """The mean of one number does not depend on its weight; the complex step finds the round-off of a division."""
+    rng = np.random.default_rng(power + 8)
+
+    def mean(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        return x * w / w, (x, w)
+
+    def zero(dy: np.ndarray, cache: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        return dy, np.zeros_like(dy)
+
+    def nearly_zero(dy: np.ndarray, cache: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        x, w = cache
+        return dy, 1e-9 * dy * x / w
+
+    inputs = {"x": rng.standard_normal(1), "w": 10.0**power * rng.uniform(0.5, 2.0, 1)}
+    gradcheck(mean, zero, inputs, seed=power + 8)
+    with pytest.raises(GradientError, match="dw wrong"):
+        gradcheck(mean, nearly_zero, inputs, seed=power + 8)
