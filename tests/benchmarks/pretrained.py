@@ -46,7 +46,6 @@ from tests.benchmarks.work import (
     Case,
     Unavailable,
     Work,
-    allow_blas_threads,
     lend_threads,
 )
 
@@ -138,16 +137,13 @@ def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]],
 
 
 def products(model: GPT, case: Case, threads: int) -> Work:
-    """The rows of a prompt times every matrix; in a step, each thread has its rows and also multiplies by w^T."""
+    """The rows of a prompt times every matrix, each thread with its rows; in a step, also times w^T."""
     step = case["name"] == "LoRA step"
-    shards = threads if step else 1
-    if not step:
-        allow_blas_threads(threads)
-    rows = case["tokens"] // shards
+    rows = case["tokens"] // threads
     table = model.token_embedding.table
     factors = [(rows, w) for *_, w in matrices(model)] + [(rows if step else 1, table.T)]  # prompt: only its last row
     vectors = {width: np.ones((rows, width), table.dtype) for _, w in factors for width in w.shape}
-    workers = PROCESS_RESOURCES.enter_context(Workers(shards))
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
 
     def one(_: int) -> None:
         for n, w in factors:
@@ -156,7 +152,7 @@ def products(model: GPT, case: Case, threads: int) -> Work:
             if step:
                 vectors[d_out][:n] @ w.T  # dx = dy w^T
 
-    return Work(lambda: list(workers.map(one, range(shards))), list)
+    return Work(lambda: list(workers.map(one, range(threads))), list)
 
 
 def reading(numbers: int, tokens: int, threads: int) -> Work:
