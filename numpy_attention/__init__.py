@@ -25,12 +25,15 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
            catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
 """
 
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING
 
-if sys.argv[:1] == ["-m"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends `python -m` without a traceback; see __main__.py
+if sys.argv[:1] == ["-m"]:
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # an idle thread of BLAS sleeps after 0.4 ms, and not 30
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends `python -m` without a traceback; see __main__.py
 
 from numpy_attention import gradcheck as gradcheck
 from numpy_attention import layers, models, ops, recent, training

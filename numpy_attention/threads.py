@@ -4,7 +4,8 @@
         model.loss(...)
             share(work, items)           ops/tiled_attention.py: the heads are independent
         model.generate(...)
-            share(work, items)           models/generate.py: the generated texts are independent
+            share(work, items)           models/generate.py: the generated texts are independent, and each piece of a
+                                         long text waits, in each layer, for the piece before it
 
 Only the thread that called `lend` can use the lent threads. An op that runs on one of these threads finds no lent
 threads itself, so there is no deadlock.
@@ -72,7 +73,8 @@ def lend(run_all: RunAll, threads: int) -> Iterator[None]:
 def share(work: Work, items: Iterable[Any]) -> None:
     """Do the work for every item: on the lent threads if there are any, otherwise one item after the other.
 
-    The work for one item must not read or write what another item writes, so the order of items does not matter.
+    Items start in their order. The work for one item must not read or write what another item writes, unless it waits
+    for the items before it (`InOrder`).
     """
     lent, items = _here.lent, list(items)
     if lent is not None and len(items) > 1:

@@ -36,7 +36,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from numpy_attention.backend import to_host
+from numpy_attention.backend import on_host, to_host
 from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
@@ -164,8 +164,8 @@ def last_logits(
     Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
     """
     new = 0 if past is None else T - past[0].length
-    if past is None or new < max(2, PIECE // 2):
-        return _run(model, ids, start, T, past)
+    if past is None or new < max(2, PIECE // 2) or not on_host(model.token_embedding.table):
+        return _run(model, ids, start, T, past)  # a GPU is faster with few large calls
     count = min(new, 2 * math.ceil(new / (2 * PIECE)))
     ends = [T - new + i * new // count for i in range(count + 1)]  # piece i ends before column ends[i + 1]
     order = InOrder(count)

@@ -60,6 +60,7 @@ class Process:
         module, variant = CONTENDERS[name]
         self.name = name
         limits = {key: str(threads) for key in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        limits["OPENBLAS_THREAD_TIMEOUT"] = "20"  # as `python -m numpy_attention` sets it
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         several = module == "tests.benchmarks.ranks" and shutil.which("mpiexec")
         launcher = ["mpiexec", "-n", str(threads)] if several else []

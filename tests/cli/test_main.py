@@ -132,3 +132,16 @@ def test_interrupt_while_the_program_is_imported_gives_no_traceback(module: str)
 def test_importing_the_package_changes_no_signal() -> None:
     program = "import signal as s; before = s.getsignal(2); import numpy_attention; print(s.getsignal(2) == before)"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True\n"
+
+
+@pytest.mark.parametrize(("argv", "given", "expected"), [("-m", None, "20"), ("-m", "7", "7"), ("a.py", None, "None")])
+def test_the_command_line_sets_the_time_until_blas_sleeps_before_numpy_is_loaded(argv, given, expected) -> None:
+    program = (
+        "import os, sys\nclass Finder:\n    def find_spec(self, name, *_):\n        if name == 'numpy':\n"
+        "            print(os.environ.get('OPENBLAS_THREAD_TIMEOUT'))\n"
+        f"sys.meta_path.insert(0, Finder())\nsys.argv = ['{argv}']\nimport numpy_attention"
+    )
+    environment = os.environ.copy()
+    environment.pop("OPENBLAS_THREAD_TIMEOUT", None)
+    environment |= {} if given is None else {"OPENBLAS_THREAD_TIMEOUT": given}
+    assert subprocess.check_output([sys.executable, "-c", program], text=True, env=environment).split() == [expected]

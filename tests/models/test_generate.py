@@ -120,6 +120,23 @@ def test_two_threads_read_two_pieces_at_the_same_time(rng, monkeypatch):
         last_logits(model, rng.integers(0, V, (1, 6)), np.zeros(1, int), 6, [KeyValueCache(9) for _ in model.blocks])
 
 
+def test_a_prompt_on_a_gpu_is_read_at_once(rng, monkeypatch):
+    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
+    model, runs = gpt(rng, context_length=9), []
+    forward = na.GPT.forward
+
+    def counted(self, ids, **options):
+        runs.append(ids.shape[1])
+        return forward(self, ids, **options)
+
+    monkeypatch.setattr(na.GPT, "forward", counted)
+    model.generate(rng.integers(0, V, 8), 1, rng)
+    assert runs == [2, 2, 2, 2]
+    monkeypatch.setattr("numpy_attention.models.generate.on_host", lambda _: False)
+    model.generate(rng.integers(0, V, 8), 1, rng)
+    assert runs[4:] == [8]
+
+
 @pytest.mark.parametrize("failing", range(4))
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_no_piece_waits_for_a_failed_piece(failing, count, rng, monkeypatch):
