@@ -14,7 +14,7 @@ from numpy_attention.files import config_from
 from numpy_attention.inside import copying_scores, direct_effects, forward_with, unembedding
 from numpy_attention.layers import multi_head_attention
 from numpy_attention.layers.multi_head_attention import SharedPositions
-from numpy_attention.models.generate import _last_logits
+from numpy_attention.models.generate import last_logits
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.runs.restore import gpt_model
 from tests.models.gradients import randomized
@@ -130,7 +130,7 @@ def results(model: na.GPT, seed: int) -> Iterator[np.ndarray]:
         yield model.forward(part, past=past)[0]
     past = [na.KeyValueCache(T) for _ in model.blocks]
     for columns in (4, 5, T):
-        yield _last_logits(model, ids, np.array([0, 3]), columns, past)  # the second text has 3 columns of padding
+        yield last_logits(model, ids, np.array([0, 3]), columns, past)  # the second text has 3 columns of padding
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
