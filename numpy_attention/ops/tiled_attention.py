@@ -250,7 +250,7 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
     """
     N = math.prod(k.shape[:-2])
     G = math.prod(q.shape[:-2]) // max(N, 1)
-    k, v = np.ascontiguousarray(k, like=k), np.ascontiguousarray(v, like=v)
+    k, v = np.asarray(k, order="C", like=k), np.asarray(v, order="C", like=v)
     return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
