@@ -159,7 +159,7 @@ def test_each_worker_does_a_step_after_the_worker_before() -> None:
 
 def test_stopped_workers_fail() -> None:
     order = InOrder(3)
-    order.wait(0)  # the first worker waits for nobody
+    order.wait(0)  # returns at once: no worker comes before the first one
     order.done(0)
     order.stop()
     order.wait(1)  # this step was done before the stop

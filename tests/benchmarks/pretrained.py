@@ -38,16 +38,7 @@ from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
-from tests.benchmarks.work import (
-    BETA_2,
-    DECAY,
-    PROCESS_RESOURCES,
-    RATE,
-    Case,
-    Unavailable,
-    Work,
-    lend_threads,
-)
+from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Unavailable, Work, lend_threads
 
 MODEL = "smollm2"
 SHORT_PROMPT, FIRST_PROMPT = 16, "The capital of France is"
@@ -94,7 +85,7 @@ def work_of(model: GPT, ids: np.ndarray, case: Case, threads: int) -> Work:
     """A case that runs in this process."""
     if case["name"] == "LoRA step":
         return _low_rank_step(model, batches(ids, case["tokens"]), threads)
-    lend_threads(threads)
+    lend_threads(threads, blas_threads=1)  # as the commands do
     if case["name"] == "generation":
         prompt = ids[:SHORT_PROMPT]
         return Work(

@@ -150,23 +150,17 @@ def prompts(case: Case) -> np.ndarray:
     return np.random.default_rng(case["prompt"]).integers(0, 65, (case["batch"], case["prompt"]))
 
 
-def allow_blas_threads(threads: int) -> None:
-    """Let BLAS and `share` use all threads until the process ends, as for one long text in training."""
-    if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep its single thread
+def lend_threads(threads: int, blas_threads: int | None = None) -> None:
+    """Let `share` use all threads until the process ends; BLAS uses `blas_threads`, or all threads."""
+    if importlib.util.find_spec("threadpoolctl") is None:  # BLAS would keep its number of threads
         raise Unavailable("threadpoolctl is not installed: pip install '.[bench]'")
     workers = PROCESS_RESOURCES.enter_context(Workers(threads))
-    PROCESS_RESOURCES.enter_context(workers.lent())
-
-
-def lend_threads(threads: int) -> None:
-    """Let `share` use all threads until the process ends, and BLAS one thread, as the commands do in generation."""
-    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
-    PROCESS_RESOURCES.enter_context(workers.lent(blas_threads=1))
+    PROCESS_RESOURCES.enter_context(workers.lent(blas_threads))
 
 
 def _generation(case: Case, threads: int) -> Work:
     keep_freed_memory()  # as the commands do
-    lend_threads(threads)
+    lend_threads(threads, blas_threads=1)
     model, ids = generator_model(), prompts(case)
 
     def generate(num_tokens: int) -> list[float]:
