@@ -3,7 +3,6 @@
 import importlib.util
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -232,7 +231,7 @@ def _op(name: str, inputs: Arrays, options: dict[str, Any], threads: int) -> Wor
     # dy of a mean over the batch: all shards have the same size
     dys = np.array_split(dy, threads) if dy.ndim else [dy / np.float32(threads)] * threads
     wanted = [n for n in inputs if n not in NO_GRADIENT]
-    pool = ThreadPoolExecutor(threads)
+    workers = PROCESS_RESOURCES.enter_context(Workers(threads))
 
     def one(i: int) -> tuple[np.ndarray, ...]:
         y, cache = forward(**{n: parts[i] for n, parts in cut.items()}, **options)
@@ -240,7 +239,7 @@ def _op(name: str, inputs: Arrays, options: dict[str, Any], threads: int) -> Wor
         return (y, *(g for g in grads if g is not None)) if isinstance(grads, tuple) else (y, grads)
 
     def call() -> list[tuple[np.ndarray, ...]]:
-        found = list(pool.map(one, range(threads)))
+        found = list(workers.map(one, range(threads)))
         for at, n in enumerate(wanted, start=1):
             if n in SHARED:
                 for other in found[1:]:
