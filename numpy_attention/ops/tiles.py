@@ -14,8 +14,9 @@ current tile sees, and end at the last one.
 
 In the backward, dropout needs the random numbers of the forward. They are not stored but drawn again. The n-th number
 of the generator Philox is a function of n and of an integer, the Philox key (not a key of attention). Earlier numbers
-do not matter. The forward draws one Philox key. The position of a tile determines where in the sequence its numbers
-begin. So neither the order of the tiles nor the thread that computes a tile changes the numbers.
+do not matter. The forward draws one Philox key. The head and the position of a tile determine where in the sequence its
+numbers begin. So neither the order of the tiles, nor the number of heads that are computed together, nor the thread
+that computes them changes the numbers.
 """
 
 import math
@@ -25,7 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-TILE_ELEMENTS = 2**16  # scores computed at a time: a quarter of a megabyte in float32, which fits into a fast cache
+from numpy_attention.threads import shares
+
+TILE_ELEMENTS = 2**18  # scores computed at a time: a megabyte in float32, which fits into a fast cache
 
 
 class Band(NamedTuple):
@@ -73,10 +76,14 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
 
 
 def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
-    """Which key heads of q (N, G, T_q, d_k) to compute together: several if the texts are short."""
+    """Which key heads of q (N, G, T_q, d_k) to compute together: several, if their tiles are small.
+
+    Each call of NumPy then has more work. But every lent thread gets some of the heads.
+    """
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
-    heads_at_once = max(1, TILE_ELEMENTS // max(elements, 1))
+    heads_of_a_thread = math.ceil(N / len(shares(N)))
+    heads_at_once = max(1, min(TILE_ELEMENTS // max(elements, 1), heads_of_a_thread))
     for head in range(0, N, heads_at_once):
         yield slice(head, min(head + heads_at_once, N))
 
@@ -125,17 +132,21 @@ class Pairs:
         s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
         window, last_ahead = self.band.window, self.band.last_ahead
         nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
-        ahead = columns.stop - 1 > nearest + last_ahead  # otherwise no key is too far ahead
-        behind = window is not None and columns.start <= farthest - window  # otherwise the tile is in every window
-        if ahead or behind or self.slopes is not None:
-            positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
-            distance = positions - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
-            if self.slopes is not None:
-                s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
-            if ahead:
-                np.copyto(s, -np.inf, where=distance < -last_ahead)
-            if behind:
-                np.copyto(s, -np.inf, where=distance >= window)
+        positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
+
+        def distance(first: int, end: int) -> np.ndarray:  # (t_q, end - first), negative in the future
+            return positions - np.arange(first, end, like=s)
+
+        if self.slopes is not None:
+            far = np.abs(distance(columns.start, columns.stop))
+            s -= self.slopes[heads][..., None, None] * far.astype(s.dtype)
+        first = max(columns.start, nearest + last_ahead + 1)  # the first query of the tile sees no key from here on
+        if first < columns.stop:
+            np.copyto(s[..., first - columns.start :], -np.inf, where=distance(first, columns.stop) < -last_ahead)
+        if window is not None:
+            end = min(columns.stop, farthest - window + 1)  # the last query of the tile sees no key before this key
+            if columns.start < end:
+                np.copyto(s[..., : end - columns.start], -np.inf, where=distance(columns.start, end) >= window)
         if self.mask is not None:
             rows = rows if self.mask.shape[1] > 1 else slice(None)
             columns = columns if self.mask.shape[2] > 1 else slice(None)
@@ -156,9 +167,10 @@ class TileDropout(NamedTuple):
         """
         if self.key is None:
             return None
-        # four counters: the first counts within the tile, the others are the position of the tile
-        counter = [0, columns.start, rows.start, heads.start]
-        random = np.random.Generator(np.random.Philox(key=self.key, counter=counter))
-        # Drawn on the host and copied to the device of s, as in Chapter 5.
-        keep_mask = np.asarray(random.random(s.shape, dtype=np.float32) >= self.rate, like=s)
+        keep = np.empty(s.shape, dtype=bool)
+        for i in range(len(keep)):
+            # four counters: the first counts within the tile, the others are the position of the tile and its head
+            philox = np.random.Philox(key=self.key, counter=[0, columns.start, rows.start, heads.start + i])
+            keep[i] = np.random.Generator(philox).random(s.shape[1:], dtype=np.float32) >= self.rate
+        keep_mask = np.asarray(keep, like=s)  # drawn on the host and copied to the device of s, as in Chapter 5
         return keep_mask * s.dtype.type(1.0 / (1.0 - self.rate))

@@ -7,6 +7,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.ops import tiles
+from numpy_attention.threads import lend
 from tests.mutations.values import VALUES, is_defined_in
 
 
@@ -38,9 +39,19 @@ def test_mask_is_not_widened_to_all_heads() -> None:
 
 def test_dropout_does_not_depend_on_the_order_of_the_tiles() -> None:
     drop, s = tiles.TileDropout(0.5, 11), np.zeros((1, 4, 4), np.float32)
-    cuts = slice(0, 4), slice(4, 8)
-    places: list[Any] = [(heads, rows, columns) for heads in cuts for rows in cuts for columns in cuts]
+    cuts, heads_alone = (slice(0, 4), slice(4, 8)), [slice(i, i + 1) for i in range(3)]
+    places: list[Any] = [(heads, rows, columns) for heads in heads_alone for rows in cuts for columns in cuts]
     forth = [drop.factors(s, *place) for place in places]
     back = [drop.factors(s, *place) for place in reversed(places)]
     for a, b in zip(forth, reversed(back), strict=True):
         np.testing.assert_array_equal(a, b)
+    together = drop.factors(np.zeros((3, 4, 4), np.float32), slice(0, 3), *places[0][1:])
+    alone = [drop.factors(s, heads, *places[0][1:]) for heads in heads_alone]
+    np.testing.assert_array_equal(together, np.concatenate(alone))  # nor on the number of heads in a tile
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 8), (2, 4), (3, 3), (8, 1), (20, 1)])
+def test_every_lent_thread_gets_some_of_the_heads(threads: int, most: int) -> None:
+    with lend(lambda work, items: None, threads):
+        found = list(tiles.head_tiles((8, 1, 4, 2), 4, tiles.TileSize(4, 4)))
+    assert [(heads.start, heads.stop) for heads in found] == [(i, min(i + most, 8)) for i in range(0, 8, most)]
