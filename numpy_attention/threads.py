@@ -6,6 +6,8 @@
         model.generate(...)
             share(work, items)           models/generate.py: the generated texts are independent, and each piece of a
                                          long text waits, in each layer, for the piece before it
+            step = paced(trial)          models/generate.py: the next token of one text is too short to be divided; only
+            step(work)                   the threads of BLAS can help
 
 Only the thread that called `lend` can use the lent threads. An op that runs on one of these threads finds no lent
 threads itself, so there is no deadlock.
@@ -24,13 +26,16 @@ if TYPE_CHECKING:
 
 Work = Callable[[Any], None]
 RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item and returns after all items
+Step = Callable[[], Any]
+Pace = Callable[[Step], Callable[[Step], Any]]  # see `paced`
 
 
 class Lent(NamedTuple):
-    """The lent threads: a function that gives them work, and their number."""
+    """The lent threads: a function that gives them work, their number, and what `paced` does."""
 
     run_all: RunAll
     threads: int
+    pace: Pace | None
 
 
 class _OfThisThread(threading.local):
@@ -61,9 +66,9 @@ def started(count: int) -> "ThreadPoolExecutor":
 
 
 @contextmanager
-def lend(run_all: RunAll, threads: int) -> Iterator[None]:
-    """Inside this context `share` uses `run_all`, which has `threads` threads."""
-    before, _here.lent = _here.lent, Lent(run_all, threads)
+def lend(run_all: RunAll, threads: int, pace: Pace | None = None) -> Iterator[None]:
+    """Inside this context `share` uses `run_all`, which has `threads` threads, and `paced` uses `pace`."""
+    before, _here.lent = _here.lent, Lent(run_all, threads, pace)
     try:
         yield
     finally:
@@ -89,6 +94,16 @@ def shares(count: int) -> list[slice]:
     lent = _here.lent
     parts = 1 if lent is None else max(1, min(lent.threads, count))
     return [slice(i * count // parts, (i + 1) * count // parts) for i in range(parts)]
+
+
+def paced(trial: Step) -> Callable[[Step], Any]:
+    """A function that does short steps of the same kind, one after the other; the lender may time them.
+
+    `trial` does a step of this kind that changes nothing, and returns an array. If several threads of BLAS change a bit
+    of the array, they are not used.
+    """
+    pace = _here.lent and _here.lent.pace
+    return pace(trial) if pace else lambda step: step()
 
 
 class InOrder:

@@ -18,7 +18,8 @@ in long continuations. Once the text is longer than the context, every step drop
 move by one and the KV cache is useless: each step runs the model on the whole context, at a constant cost per token.
 
 The texts of a batch are independent. If the caller lends threads (Chapter 31), each thread runs the model on some of
-the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result.
+the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result. For one
+text, the threads of BLAS can help: the caller chooses their number by the time of each token.
 
 A long text. It is read in pieces, two for each 512 columns. In every layer, a piece needs the keys and values of the
 pieces before it, and nothing else of them. So a second thread can read the next piece one layer behind the first
@@ -30,6 +31,7 @@ thread:
 The pieces are the same for any number of threads, so the bits of the result are, too.
 """
 
+import functools
 import math
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
@@ -44,9 +46,12 @@ from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache, stored_
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.threads import InOrder, share, shares
+from numpy_attention.threads import InOrder, paced, share, shares
 
 PIECE = 256  # columns that one run reads at most; with fewer than half of them, the products of a layer are slow
+# Numbers in the keys of one head. Up to this number, the threads of BLAS change no bit of attention for one query:
+# OpenBLAS multiplies a row by such a matrix with one thread. From 460,800 numbers on it uses more, and bits can change.
+SHORT_CACHE = 2**18
 
 
 class LanguageModel(Protocol):
@@ -147,10 +152,17 @@ def _logits_column_by_column(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> Iterator[np.ndarray]:
     """Yield the logits (B, V) after column T - 1, then after each column that the caller has written."""
+
+    def trial() -> np.ndarray:
+        return last_logits(model, ids[:1], np.zeros(1, np.int64), 1, [KeyValueCache(1) for _ in model.blocks])
+
+    step = paced(trial)
     while T < ids.shape[1]:
         if T > model.config.context_length:
             past = None  # the window slides, so no stored key is valid
-        yield to_host(last_logits(model, ids, start, T, past))
+        read = functools.partial(last_logits, model, ids, start, T, past)
+        one_token = past is not None and past[0].length == T - 1 and on_host(model.token_embedding.table)
+        yield to_host(step(read) if one_token and T * model.config.head_width() <= SHORT_CACHE else read())
         T += 1
 
 

@@ -30,15 +30,19 @@ A batch of one text cannot be cut. Then all threads are lent to this text: BLAS 
 tiled attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits
 do not depend on the number of threads.
 
-When a model only reads and writes, BLAS gets one thread. The products of a new token have one row and take
-microseconds, and after each of them every thread of BLAS waits for the slowest one by asking again and again. If
-another program has one of the cores, this takes ten times as long as the product. Our threads wait without using a
-core: they share the texts, or the pieces of one long prompt (Chapter 23).
+When a model only reads and writes, BLAS gets one thread, and our threads share the texts, or the pieces of one long
+prompt (Chapter 23). The next token of one text is another case. Its products have one row and take microseconds, and
+only the threads of BLAS can divide something so short: each waits for the others by asking again and again. If another
+program has one of the cores, such a wait takes ten times as long as the product. So each token is timed. If several
+threads of BLAS needed more time than one thread did before, the next 64 tokens use one thread. This changes no bit of
+the result: if it would, a trial token shows it, and then one thread is used throughout.
 """
 
 import functools
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -48,12 +52,14 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.threads import InOrder, Work, lend, started
+from numpy_attention.threads import InOrder, Step, Work, lend, started
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
+# With a busy core, one of so many tokens is slow; on a quiet machine, a pause in one token costs the gain of so many.
+STEPS_WITH_ONE = 64
 
 
 def lock_is_on() -> bool:
@@ -160,8 +166,38 @@ class Workers:
                 for _ in pool.map(work, items):
                     pass
 
-        with _blas_threads(blas_threads or self.count), lend(run_all, self.count):
+        pace = functools.partial(_Pace, self.count)
+        with _blas_threads(blas_threads or self.count), lend(run_all, self.count, pace):
             yield
+
+
+class _Pace:
+    """Does short steps of the same kind with `count` threads of BLAS, or with one thread while that is faster."""
+
+    def __init__(self, count: int, trial: Step) -> None:
+        self._count, self._trial = count, trial
+        self._one = 0.0  # seconds of the latest step with one thread
+        self._left: float | None = None  # the next steps that use one thread; None before the trial
+
+    def __call__(self, step: Step) -> Any:
+        if self._left is None:
+            several, _ = self._timed(self._trial, self._count)
+            one, self._one = self._timed(self._trial, 1)
+            self._left = 0 if np.array_equal(several, one) else math.inf
+        if self._left:
+            result, self._one = self._timed(step, 1)
+            self._left -= 1
+            return result
+        result, seconds = self._timed(step, self._count)
+        if seconds > self._one:
+            self._left = STEPS_WITH_ONE
+        return result
+
+    @staticmethod
+    def _timed(step: Step, threads: int) -> tuple[Any, float]:
+        start = time.perf_counter()
+        with _blas_threads(threads):
+            return step(), time.perf_counter() - start
 
 
 def shards(batch: Batch, count: int) -> list[Batch]:

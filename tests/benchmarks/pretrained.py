@@ -5,10 +5,10 @@
     LoRA step      forward, backward and AdamW on 4 texts of 128 tokens, rank 8 on the seven matrices of each block
     first word     a new process loads libraries and model, reads a prompt, and prints the most likely next word
 
-For prompt and generation, our threads share the pieces of the prompt, as in `chat`. A step cuts its batch into one
-shard per thread, as in `train`. In both, BLAS uses one thread. The first word is the command `python -m
-numpy_attention sample smollm2 --tokens 1`, which dequantizes the GGUF file. transformers would take many times as long
-to dequantize, so it loads a folder with the same weights in float32.
+For prompt and generation, our threads share the pieces of the prompt, and BLAS gets its threads for the next token as
+long as this is faster, as in `chat`. A step cuts its batch into one shard per thread, as in `train`. The first word is
+the command `python -m numpy_attention sample smollm2 --tokens 1`, which dequantizes the GGUF file. transformers would
+take many times as long to dequantize, so it loads a folder with the same weights in float32.
 
 There are two lower limits. "products alone", for prompt and step, computes only the rows times the matrices of the
 model (forward and backward in a step), without attention. "reading alone", for generation, reads as many numbers per

@@ -2,13 +2,16 @@
 
 import dataclasses
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
 from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache
-from numpy_attention.models.generate import last_logits, stream
+from numpy_attention.models.generate import SHORT_CACHE, last_logits, stream
+from numpy_attention.ops.attention import scaled_dot_product_attention
+from numpy_attention.runs import parallel
 from numpy_attention.runs.parallel import Workers
 from tests.models.gradients import randomized
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
@@ -167,6 +170,58 @@ def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):
     monkeypatch.setattr(na.GPT, "forward", counted)
     model.generate([1, 2, 3], 20, rng)
     assert runs == [3] + [1] * 19
+
+
+@pytest.fixture
+def threadpoolctl(monkeypatch):
+    """The library that sets the number of BLAS's threads; the environment asks for no number."""
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    return pytest.importorskip("threadpoolctl")
+
+
+@pytest.mark.parametrize("how", ["stream", "generate", "without a KV cache", "on a GPU", "two texts"])
+def test_blas_uses_several_threads_for_the_next_token_of_one_text(how, rng, monkeypatch, threadpoolctl):
+    model, runs = gpt(rng, context_length=9), []
+    forward, limit = na.GPT.forward, 7 * CONFIG.head_width()
+    monkeypatch.setattr("numpy_attention.models.generate.SHORT_CACHE", limit)
+    if how == "on a GPU":
+        monkeypatch.setattr("numpy_attention.models.generate.on_host", lambda _: False)
+    monkeypatch.setattr(parallel, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # no token is slow
+
+    def counted(self, ids, **options):
+        info = threadpoolctl.threadpool_info()
+        runs.append((ids.shape[1], *{one["num_threads"] for one in info if one["user_api"] == "blas"}))
+        return forward(self, ids, **options)
+
+    prompts = [[1, 2, 3], [5, 6, 7]] if how == "two texts" else [1, 2, 3]
+    how_many = {"num_tokens": 9, "temperature": 0.0}
+    expected = model.generate(prompts, **how_many)
+    monkeypatch.setattr(na.GPT, "forward", counted)
+    with Workers(2) as workers, workers.lent(blas_threads=1):
+        if how == "stream":
+            found = [*prompts, *stream(model, np.array(prompts), **how_many)]
+        else:
+            found = model.generate(prompts, use_cache=how != "without a KV cache", **how_many)
+    np.testing.assert_array_equal(found, expected)
+    if how in ("stream", "generate"):  # the prompt, the trial, T = 4 to 7, a long cache, a full context
+        assert runs == [(3, 1), (1, 2), (1, 1), *4 * [(1, 2)], *2 * [(1, 1)], *2 * [(9, 1)]]
+    else:
+        assert {threads for _, threads in runs} == {1}
+
+
+@pytest.mark.parametrize("d_k", [32, 64, 96, 128])
+def test_threads_of_blas_change_no_bit_of_attention_to_a_short_kv_cache(d_k, rng, threadpoolctl):
+    longest = SHORT_CACHE // d_k
+    k, v = rng.standard_normal((2, 1, 2, longest, d_k), dtype=np.float32)
+    q = rng.standard_normal((1, 6, 1, d_k), dtype=np.float32)  # three heads share the keys of one head
+    for T in [*rng.integers(1, longest, 20), longest - 1, longest]:
+        found = []
+        for count in (1, 2, 3, 4):
+            with threadpoolctl.threadpool_limits(count, user_api="blas"):
+                found.append(scaled_dot_product_attention(q, k[:, :, :T], v[:, :, :T])[0])
+        for y in found[1:]:
+            np.testing.assert_array_equal(y, found[0])
 
 
 def test_a_row_ends_with_its_stop_token(rng):

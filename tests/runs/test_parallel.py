@@ -2,6 +2,7 @@
 
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.tiles import Pairs
+from numpy_attention.runs import parallel
 from numpy_attention.runs.parallel import (
+    STEPS_WITH_ONE,
     WORTH_THREADS,
     Workers,
     all_cores,
@@ -21,7 +24,7 @@ from numpy_attention.runs.parallel import (
     shards,
     usable_cores,
 )
-from numpy_attention.threads import share
+from numpy_attention.threads import paced, share
 
 
 @pytest.fixture
@@ -194,7 +197,6 @@ def test_batch_of_one_text_divides_its_heads(monkeypatch):
         apply_band(self, *arguments)
 
     monkeypatch.setattr(Pairs, "apply_band", noted)
-    monkeypatch.setattr("numpy_attention.ops.tiles.TILE_ELEMENTS", 1)
     results = []
     for count in (1, 2, 3):
         seen.clear()
@@ -232,6 +234,70 @@ def test_blas_uses_one_thread_in_all_cores(no_limits):
         share(lambda _: None, range(3))
         assert blas_threads() == {1}
     assert blas_threads() == {3}
+
+
+class Steps:
+    """Steps whose time depends only on the number of BLAS's threads; `used` collects these numbers."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.seconds, self.used = 0.0, seconds, []
+        monkeypatch.setattr(parallel, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def step(self):
+        [threads] = blas_threads()
+        self.used.append(threads)
+        self.now += self.seconds[threads]
+        return np.array([3.0, 4.0])
+
+
+def test_a_slow_step_with_several_threads_lets_the_next_steps_use_one_thread(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+    with Workers(2) as workers, workers.lent(blas_threads=1):
+        do = paced(steps.step)
+        for _ in range(4):
+            np.testing.assert_array_equal(do(steps.step), [3.0, 4.0])
+        assert steps.used == [2, 1, 2, 2, 2, 2]  # the trial with both numbers of threads, then the steps
+        assert blas_threads() == {1}
+        steps.seconds[2] = 50  # another program has one of the cores
+        for _ in range(2 * STEPS_WITH_ONE + 3):
+            do(steps.step)
+        assert steps.used[6:] == 2 * ([2] + STEPS_WITH_ONE * [1]) + [2]
+        steps.seconds[2] = 3  # the machine is quiet again
+        for _ in range(STEPS_WITH_ONE + 3):
+            do(steps.step)
+        assert steps.used[-STEPS_WITH_ONE - 3 :] == STEPS_WITH_ONE * [1] + [2] * 3
+
+
+def test_steps_are_compared_with_the_latest_step_on_one_thread(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+    with Workers(2) as workers, workers.lent():
+        do = paced(steps.step)
+        do(steps.step)
+        steps.seconds = {1: 50, 2: 30}  # larger steps: one thread was not slower before, but it is now
+        for _ in range(STEPS_WITH_ONE + 3):
+            do(steps.step)
+    assert steps.used[3:] == [2] + STEPS_WITH_ONE * [1] + [2, 2]
+
+
+def test_steps_use_one_thread_if_several_threads_change_a_bit(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+
+    def trial():
+        return np.nextafter(steps.step(), np.inf) if blas_threads() == {2} else steps.step()
+
+    with Workers(2) as workers, workers.lent():
+        do = paced(trial)
+        for _ in range(3 * STEPS_WITH_ONE):
+            do(steps.step)
+    assert steps.used == [2, 1] + 3 * STEPS_WITH_ONE * [1]
+
+
+def test_steps_are_not_timed_without_lent_threads(no_limits):
+    steps = Steps(no_limits, {1: 0, 3: 0})
+    assert paced(pytest.fail)(lambda: "done") == "done"
+    with Workers(2) as workers, workers.lent():  # a thread of the pool has no lent threads
+        share(lambda _: paced(pytest.fail)(steps.step), range(2))
+    assert steps.used == [1, 1]
 
 
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
