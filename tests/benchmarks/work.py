@@ -224,7 +224,8 @@ OPS: dict[str, Callable[[], tuple[str, Arrays, dict[str, Any]]]] = {
 
 
 def _op(name: str, inputs: Arrays, options: dict[str, Any], threads: int) -> Work:
-    """Forward and backward with one shard of the batch per thread, as in the training loop."""
+    """Forward and backward with one shard of the batch per thread, and with freed memory kept, as in training."""
+    keep_freed_memory()
     forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
     cut = {n: [a] * threads if n in SHARED else np.array_split(a, threads) for n, a in inputs.items()}
     dy = cotangent(name, inputs)
