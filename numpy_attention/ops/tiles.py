@@ -78,14 +78,16 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
 def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
     """Which key heads of q (N, G, T_q, d_k) to compute together: several, if their tiles are small.
 
-    Each call of NumPy then has more work. But every lent thread gets some of the heads.
+    Each call of NumPy then has more work. All lent threads get equally many parts, the larger parts first.
     """
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
-    heads_of_a_thread = math.ceil(N / len(shares(N)))
-    heads_at_once = max(1, min(TILE_ELEMENTS // max(elements, 1), heads_of_a_thread))
-    for head in range(0, N, heads_at_once):
-        yield slice(head, min(head + heads_at_once, N))
+    most = max(1, TILE_ELEMENTS // max(elements, 1))
+    threads = len(shares(N))
+    parts = min(N, threads * math.ceil(N / (threads * most)))
+    size, larger = divmod(N, max(parts, 1))  # the first `larger` parts have one head more
+    for i in range(parts):
+        yield slice(i * size + min(i, larger), (i + 1) * size + min(i + 1, larger))
 
 
 def query_tiles(T_q: int, tile: TileSize) -> Iterator[slice]:

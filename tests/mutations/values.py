@@ -115,8 +115,11 @@ def _head_tiles(tiles: Any) -> None:
         (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2))
     ):
         most = max(1, TILE_ELEMENTS // (G * min(size[0], T_q) * min(size[1], T_k)))
-        found = [(heads.start, heads.stop) for heads in tiles((N, G, T_q, 8), T_k, TileSize(*size))]
-        assert found == [(head, min(head + most, N)) for head in range(0, N, most)]
+        found = list(tiles((N, G, T_q, 8), T_k, TileSize(*size)))
+        assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(N)]
+        assert len(found) == -(-N // most)
+        assert len({heads.stop - heads.start for heads in found}) <= 2
+        assert max(heads.stop - heads.start for heads in found) <= most
 
 
 def _query_tiles(tiles: Any) -> None:

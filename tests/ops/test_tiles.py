@@ -50,8 +50,18 @@ def test_dropout_does_not_depend_on_the_order_of_the_tiles() -> None:
     np.testing.assert_array_equal(together, np.concatenate(alone))  # nor on the number of heads in a tile
 
 
-@pytest.mark.parametrize(("threads", "most"), [(1, 8), (2, 4), (3, 3), (8, 1), (20, 1)])
-def test_every_lent_thread_gets_some_of_the_heads(threads: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("threads", "most", "expected"),
+    [
+        (1, 9, [8]), (2, 9, [4, 4]), (3, 9, [3, 3, 2]), (8, 9, [1] * 8), (20, 9, [1] * 8), (2, 1, [1] * 8),
+        (2, 3, [2, 2, 2, 2]), (2, 2, [2, 2, 2, 2]), (3, 2, [2, 2, 1, 1, 1, 1]), (1, 3, [3, 3, 2]),
+    ],
+)  # fmt: skip
+def test_lent_threads_get_equally_many_parts_of_the_heads(
+    threads: int, most: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tiles, "TILE_ELEMENTS", most * 4 * 5)
     with lend(lambda work, items: None, threads):
-        found = list(tiles.head_tiles((8, 1, 4, 2), 4, tiles.TileSize(4, 4)))
-    assert [(heads.start, heads.stop) for heads in found] == [(i, min(i + most, 8)) for i in range(0, 8, most)]
+        found = list(tiles.head_tiles((8, 1, 4, 2), 5, tiles.TileSize(4, 5)))
+    assert [heads.stop - heads.start for heads in found] == expected
+    assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(8)]
