@@ -175,9 +175,13 @@ def last_logits(
 
     Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
     """
-    new = 0 if past is None else T - past[0].length
-    if past is None or new < max(2, PIECE // 2) or not on_host(model.token_embedding.table):
+    first = max(0, T - model.config.context_length)  # the first column the model reads
+    new = T - (first if past is None else past[0].length)
+    if new < max(2, PIECE // 2) or not on_host(model.token_embedding.table):
         return _run(model, ids, start, T, past)  # a GPU is faster with few large calls
+    if past is None:  # a KV cache for this call, with which the pieces share their keys and values
+        ids, start, T = ids[:, first:T], np.maximum(start - first, 0), new
+        past = [KeyValueCache(T) for _ in model.blocks]
     count = min(new, 2 * math.ceil(new / (2 * PIECE)))
     ends = [T - new + i * new // count for i in range(count + 1)]  # piece i ends before column ends[i + 1]
     order = InOrder(count)

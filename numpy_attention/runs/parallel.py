@@ -58,7 +58,7 @@ Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-# With a busy core, one of so many tokens is slow; on a quiet machine, a pause in one token costs the gain of so many.
+# On a busy machine, one of so many steps is slow. On a quiet machine, one accidental delay makes so many steps slower.
 STEPS_WITH_ONE = 64
 
 
