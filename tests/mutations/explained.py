@@ -18,7 +18,7 @@ class Explained(NamedTuple):
     reason: str
 
 
-DRAWN = "random.random(s.shape, dtype=np.float32)"
+DRAWN = "np.random.Generator(philox).random(s.shape[1:], dtype=np.float32)"
 FIRST = "first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))"
 BETWEEN = "between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))"
 SHARED = "if x.shape[:-2] == k.shape[:-2]:"
@@ -45,15 +45,16 @@ OF_CHAPTERS = (
     Explained("ops/attention.fold_heads", (f"2 -> 4 | {SHARED}", f"-2 -> 2 | {SHARED}"),
               "Without this shortcut for heads that share no keys, the reshape does not change the array."),
     Explained("ops/tiles.apply_band",
-              ("columns.stop - 1 > nearest + last_ahead -> columns.stop - 1 >= nearest + last_ahead",
+              ("nearest + last_ahead + 1 -> nearest + last_ahead - 1",
+               "nearest + last_ahead + 1 -> nearest + last_ahead",
                "nearest + last_ahead -> nearest - last_ahead", "nearest + last_ahead -> nearest",
-               "columns.stop - 1 -> columns.stop + 1",
-               "columns.stop - 1 -> columns.stop", "rows.start + self.offset -> self.offset"),
-              "A shortcut for tiles that are completely in the past, where the mask hides nothing."),
+               "first < columns.stop -> first <= columns.stop", "rows.start + self.offset -> self.offset"),
+              "Also compares earlier keys, which are not hidden: only the time changes."),
     Explained("ops/tiles.apply_band",
               ("rows.stop - 1 -> rows.stop + 1", "rows.stop - 1 -> rows.stop", "farthest - window -> farthest + window",
-               "farthest - window -> farthest"),
-              "A shortcut for tiles that are completely inside the window, where the mask hides nothing."),
+               "farthest - window -> farthest", "columns.start < end -> columns.start <= end",
+               "1 -> 2 | end = min(columns.stop, farthest - window + 1)"),
+              "Also compares later keys, which are not hidden: only the time changes."),
     Explained("ops/tiles.__init__",
               ("(1,) * (q.ndim - mask.ndim) + mask.shape -> mask.shape",),
               "Broadcasting adds the missing leading axes by itself."),

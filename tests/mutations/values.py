@@ -12,6 +12,7 @@ from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiled_attention import tiled_attention
 from numpy_attention.ops.tiles import TILE_ELEMENTS, Band, TileSize
 from numpy_attention.recent.convolution import causal_convolution
+from numpy_attention.threads import lend
 from tests.ops.test_positions import PUBLISHED
 
 
@@ -111,15 +112,19 @@ def _tile_size(size: Any) -> None:
 def _head_tiles(tiles: Any) -> None:
     """Every head occurs once; each tile contains as many heads as its number of elements allows."""
     for N, G, T_q, T_k, size in (
-        (7, 1, 300, 200, (400, 401)), (5, 3, 5, 4, (2, 3)), (9, 2, 900, 900, (100, 50)), (4, 1, 999, 999, (999, 1000)),
+        (7, 1, 300, 200, (400, 401)), (5, 3, 5, 4, (2, 3)), (9, 2, 900, 900, (200, 200)), (4, 1, 999, 999, (999, 1000)),
         (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2))
     ):
         most = max(1, TILE_ELEMENTS // (G * min(size[0], T_q) * min(size[1], T_k)))
-        found = list(tiles((N, G, T_q, 8), T_k, TileSize(*size)))
-        assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(N)]
-        assert len(found) == -(-N // most)
-        assert len({heads.stop - heads.start for heads in found}) <= 2
-        assert max(heads.stop - heads.start for heads in found) <= most
+        for threads in (1, 2, 3):
+            with lend(lambda work, items: None, threads):
+                found = list(tiles((N, G, T_q, 8), T_k, TileSize(*size)))
+            assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(N)]
+            sizes = [heads.stop - heads.start for heads in found]
+            assert len(sizes) == min(N, threads * -(-N // (threads * most)))
+            assert sizes == sorted(sizes, reverse=True)
+            assert sizes[0] - sizes[-1] <= 1
+            assert sizes[0] <= most
 
 
 def _query_tiles(tiles: Any) -> None:
@@ -170,18 +175,20 @@ def _pairs(pairs: Any) -> None:
 def _tile_dropout(made: Any) -> None:
     """Equal numbers for equal tiles, different numbers for different tiles; the right rate, and a mean of one."""
     drop, s = made(0.3, 5), np.zeros((1, 300, 200))
-    one, two = slice(0, 300), slice(300, 600)
-    factors = drop.factors(s, one, one, one)
+    one, two, head, other_head = slice(0, 300), slice(300, 600), slice(3, 4), slice(4, 5)
+    factors = drop.factors(s, head, one, one)
     assert factors.shape == s.shape
     assert np.allclose(np.unique(factors), [0.0, 1 / 0.7])
     assert abs((factors == 0.0).mean() - 0.3) < 0.01
-    assert np.array_equal(factors, drop.factors(s, one, one, one))
-    others = [drop.factors(s, two, one, one), drop.factors(s, one, two, one), drop.factors(s, one, one, two)]
-    others.append(made(0.3, 6).factors(s, one, one, one))
+    assert np.array_equal(factors, drop.factors(s, head, one, one))
+    others = [drop.factors(s, other_head, one, one), drop.factors(s, head, two, one), drop.factors(s, head, one, two)]
+    others.append(made(0.3, 6).factors(s, head, one, one))
+    both = drop.factors(np.zeros((2, 300, 200)), slice(3, 5), one, one)
+    assert np.array_equal(both, np.concatenate([factors, others[0]]))
     for i, other in enumerate(others):  # independent: neither equal nor shifted
         assert abs((factors * other).mean() - 1.0) < 0.03
         assert not any(np.array_equal(other, third) for third in others[:i])
-    assert made(0.3, None).factors(s, one, one, one) is None
+    assert made(0.3, None).factors(s, head, one, one) is None
 
 
 def _drawn_keys(attend: Any) -> None:
