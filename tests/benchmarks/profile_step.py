@@ -1,13 +1,11 @@
 """The time of each op in a training step: one half of the batch on one thread.
 
-    python -m tests.benchmarks.profile_step after      # writes profile_step.json in three minutes
+    python -m tests.benchmarks.profile_step      # writes profile_step.json in three minutes
     python -m tests.benchmarks.performance_page
 
-In a copy of the repository from before a change, `python PATH/TO/profile_step.py before` adds the other column.
 Every op is timed, which adds half a microsecond per call.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -104,17 +102,13 @@ def profile(size: str, spent: dict[str, float]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="the time of each op in a training step")
-    parser.add_argument("column", choices=("before", "after"))
-    column = parser.parse_args().column
     keep_freed_memory()
-    known = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
     spent: dict[str, float] = defaultdict(float)
     add_timers(spent)
-    known[column] = {size: profile(size, spent) for size in SIZES}
+    found = json.dumps({size: profile(size, spent) for size in SIZES}, indent=1)
     with atomic_write(FOUND) as temporary:
-        temporary.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(known[column], indent=1))
+        temporary.write_text(found + "\n", encoding="utf-8")
+    print(found)
 
 
 if __name__ == "__main__":
