@@ -59,9 +59,8 @@ def readme_sentence(found):
     ratios = [results[OURS].ratio for _, results in races(found, "step")]
     low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
     return [
-        f"From 2 layers of 64 to the size of GPT-2, a training step takes {low} to {high} times as long as",
-        "with PyTorch eager on two cores of an Intel Xeon (on an AMD EPYC, in an earlier run, 0.85 to 1.05):",
-        "[how fast, and why](docs/performance.md).",
+        f"A training step takes {low} to {high} times as long as PyTorch eager's on an Intel Xeon, and 0.85 to 1.05",
+        "times on an AMD EPYC: [how fast, and why](docs/performance.md).",
     ]
 
 

@@ -29,8 +29,9 @@ def test_one_run_measured_everything():
 def test_medians_have_seven_rounds_unless_the_call_takes_seconds():
     for kind in ("step", "op", "attention", "generation"):
         for case, results in races(FOUND, kind):
+            longest = max(result.seconds for result in results.values())
             for name in (PEER, OURS):
-                assert results[name].rounds >= 7 or results[name].seconds > 5, (case, name)
+                assert results[name].rounds >= 7 or longest > 5, (case, name)
 
 
 def test_parts_of_a_step_sum_to_the_step():
