@@ -117,13 +117,13 @@ def draw(path: Path, found: list[tuple[str, float, float, float]], roof: float, 
     for i, (name, x, y, _) in enumerate(found):
         axes.loglog([x], [y], color=style.COLOURS[i % 5], marker=style.MARKERS[i % 5], linestyle="none")
         places = {"softmax": ((-7, -4), "right"), "product 1024": ((0, -16), "center"), "AdamW": ((5, 9), "left"),
-                  "layer norm": ((7, -1), "left")}  # labels that would overlap or leave the picture
+                  "layer norm": ((5, -13), "left")}  # labels that would overlap or leave the picture
         place, align = places.get(name, ((7, -4), "left"))
         axes.annotate(name, (x, y), place, textcoords="offset points", ha=align, fontsize=9, family=style.FONT)
     axes.set_xlim(0.05, 300)
     axes.set_ylim(1, 2 * roof)
     axes.minorticks_off()
-    style.dress(axes, "What the machine allows and what work reaches", "FLOP a byte", "GFLOP/s", grid=True)
+    style.dress(axes, "What the machine allows and what work reaches", "FLOP per byte", "GFLOP/s", grid=True)
     style.save(figure, path)
 
 
