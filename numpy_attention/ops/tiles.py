@@ -29,6 +29,7 @@ import numpy as np
 from numpy_attention.threads import shares
 
 TILE_ELEMENTS = 2**18  # scores computed at a time: a megabyte in float32, which fits into a fast cache
+FEW_SCORES = 2**16  # to compute so few scores takes less time than to wake up a second thread and to wait for it
 
 
 class Band(NamedTuple):
@@ -78,12 +79,13 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
 def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
     """Which key heads of q (N, G, T_q, d_k) to compute together: several, if their tiles are small.
 
-    Each call of NumPy then has more work. All lent threads get equally many parts, the larger parts first.
+    Each call of NumPy then has more work. All lent threads get equally many parts, the larger parts first, unless there
+    is little work, for example for one new token.
     """
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
     most = max(1, TILE_ELEMENTS // max(elements, 1))
-    threads = len(shares(N))
+    threads = len(shares(N)) if N * elements > FEW_SCORES else 1
     parts = min(N, threads * math.ceil(N / (threads * most)))
     size, larger = divmod(N, max(parts, 1))  # the first `larger` parts have one head more
     for i in range(parts):

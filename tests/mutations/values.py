@@ -10,7 +10,7 @@ from numpy_attention.ops.attention import scaled_dot_product_attention
 from numpy_attention.ops.masks import causal_mask, sliding_window_mask
 from numpy_attention.ops.positions import alibi_bias, alibi_slopes
 from numpy_attention.ops.tiled_attention import tiled_attention
-from numpy_attention.ops.tiles import TILE_ELEMENTS, Band, TileSize
+from numpy_attention.ops.tiles import FEW_SCORES, TILE_ELEMENTS, Band, TileSize
 from numpy_attention.recent.convolution import causal_convolution
 from numpy_attention.threads import lend
 from tests.ops.test_positions import PUBLISHED
@@ -113,11 +113,13 @@ def _head_tiles(tiles: Any) -> None:
     """Every head occurs once; each tile contains as many heads as its number of elements allows."""
     for N, G, T_q, T_k, size in (
         (7, 1, 300, 200, (400, 401)), (5, 3, 5, 4, (2, 3)), (9, 2, 900, 900, (200, 200)), (4, 1, 999, 999, (999, 1000)),
-        (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2))
+        (TILE_ELEMENTS + 1, 1, 1, 1, (1, 2)), (FEW_SCORES, 1, 1, 1, (1, 2)), (FEW_SCORES + 1, 1, 1, 1, (1, 2)),
     ):
-        most = max(1, TILE_ELEMENTS // (G * min(size[0], T_q) * min(size[1], T_k)))
-        for threads in (1, 2, 3):
-            with lend(lambda work, items: None, threads):
+        elements = G * min(size[0], T_q) * min(size[1], T_k)
+        most = max(1, TILE_ELEMENTS // elements)
+        for lent in (1, 2, 3):
+            threads = lent if N * elements > FEW_SCORES else 1
+            with lend(lambda work, items: None, lent):
                 found = list(tiles((N, G, T_q, 8), T_k, TileSize(*size)))
             assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(N)]
             sizes = [heads.stop - heads.start for heads in found]

@@ -1,5 +1,6 @@
 """Chapter 12, appendix: functions without a backward against plain formulas, and the cost of a band."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,9 @@ def test_lent_threads_get_equally_many_parts_of_the_heads(
     threads: int, most: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tiles, "TILE_ELEMENTS", most * 4 * 5)
+    monkeypatch.setattr(tiles, "FEW_SCORES", 8 * 4 * 5 - 1)
     with lend(lambda work, items: None, threads):
         found = list(tiles.head_tiles((8, 1, 4, 2), 5, tiles.TileSize(4, 5)))
+        assert len(list(tiles.head_tiles((7, 1, 4, 2), 5, tiles.TileSize(4, 5)))) == math.ceil(7 / most)  # few scores
     assert [heads.stop - heads.start for heads in found] == expected
     assert [head for heads in found for head in range(heads.start, heads.stop)] == [*range(8)]
