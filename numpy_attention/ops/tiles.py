@@ -136,9 +136,9 @@ class Pairs:
         s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
         window, last_ahead = self.band.window, self.band.last_ahead
         nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
-        positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
 
         def distance(first: int, end: int) -> np.ndarray:  # (t_q, end - first), negative in the future
+            positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
             return positions - np.arange(first, end, like=s)
 
         if self.slopes is not None:
