@@ -175,12 +175,12 @@ def last_logits(
 
     Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
     """
-    first = max(0, T - model.config.context_length)  # the first column the model reads
-    new = T - (first if past is None else past[0].length)
+    first = max(0, T - model.config.context_length)  # of the window: the model reads only its columns
+    ids, start, T = ids[:, first:T], np.maximum(start - first, 0), T - first
+    new = T - (0 if past is None else past[0].length)
     if new < max(2, PIECE // 2) or not on_host(model.token_embedding.table):
         return _run(model, ids, start, T, past)  # a GPU is faster with few large calls
     if past is None:  # a KV cache for this call, with which the pieces share their keys and values
-        ids, start, T = ids[:, first:T], np.maximum(start - first, 0), new
         past = [KeyValueCache(T) for _ in model.blocks]
     count = min(new, 2 * math.ceil(new / (2 * PIECE)))
     ends = [T - new + i * new // count for i in range(count + 1)]  # piece i ends before column ends[i + 1]
@@ -203,17 +203,13 @@ def _run(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
     """Run the model once on the columns that are not in the KV cache; return the logits after column T - 1."""
-    first = max(0, T - model.config.context_length)  # the first column the model reads
-    first_new = first if past is None else past[0].length  # the first column to run
-    num_padding = np.maximum(start - first, 0)  # (B,) columns of padding in the window
+    first_new = 0 if past is None else past[0].length  # the first column to run
     positions = mask = None
-    if num_padding.any():
-        columns = np.arange(first, T) - first  # (T_k,)
-        positions = np.maximum(columns - num_padding[:, None], 0)  # (B, T_k)
-        positions = positions[:, first_new - first :]  # (B, T_q)
-        T_q, T_k = positions.shape[1], len(columns)
-        seen = (columns >= num_padding[:, None])[:, None, None, :]  # (B, 1, 1, T_k), padding hidden
-        mask = causal_mask(T_q, T_k) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
+    if start.any():
+        columns = np.arange(T)  # (T_k,), T_k = T
+        positions = np.maximum(columns[first_new:] - start[:, None], 0)  # (B, T_q)
+        seen = (columns >= start[:, None])[:, None, None, :]  # (B, 1, 1, T_k), padding hidden
+        mask = causal_mask(T - first_new, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     with quiet():

@@ -34,7 +34,6 @@ from numpy_attention.pretrained.gguf_files import read_gguf
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.low_rank import add_low_rank, matrices
 from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
-from numpy_attention.runs.memory import keep_freed_memory
 from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
@@ -113,7 +112,6 @@ def with_low_rank(model: GPT) -> GPT:
 
 
 def _low_rank_step(model: GPT, batches: Sequence[tuple[np.ndarray, np.ndarray]], threads: int) -> Work:
-    keep_freed_memory()
     workers = PROCESS_RESOURCES.enter_context(Workers(threads))
     optimizer = AdamW(with_low_rank(model).parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
     turns = iter(range(10**9))

@@ -54,6 +54,7 @@ def make(case: Case, variant: str, threads: int) -> Work:
     """
     if variant == "free-threaded" and lock_is_on():
         raise Unavailable("the interpreter lock is on; NUMPY_ATTENTION_FREE_THREADED must name a free-threaded Python")
+    keep_freed_memory()  # as training and the commands do
     if case["kind"] in ("step", "long"):
         return _products_of_a_step(case, threads) if variant == "products" else _step(case, threads)
     if case["kind"] == "generation":
@@ -84,7 +85,6 @@ def generator_model() -> GPT:
 
 
 def _step(case: Case, threads: int) -> Work:
-    keep_freed_memory()
     backend = get_backend(case.get("backend", "numpy"))
     model, batches = model_and_batches(case["size"])
     model.to(backend)
@@ -158,7 +158,6 @@ def lend_threads(threads: int, blas_threads: int | None = None) -> None:
 
 
 def _generation(case: Case, threads: int) -> Work:
-    keep_freed_memory()  # as the commands do
     lend_threads(threads, blas_threads=1)
     model, ids = generator_model(), prompts(case)
 
@@ -224,8 +223,7 @@ OPS: dict[str, Callable[[], tuple[str, Arrays, dict[str, Any]]]] = {
 
 
 def _op(name: str, inputs: Arrays, options: dict[str, Any], threads: int) -> Work:
-    """Forward and backward with one shard of the batch per thread, and with freed memory kept, as in training."""
-    keep_freed_memory()
+    """Forward and backward with one shard of the batch per thread, as in the training loop."""
     forward, backward = getattr(ops, name), getattr(ops, f"{name}_backward")
     cut = {n: [a] * threads if n in SHARED else np.array_split(a, threads) for n, a in inputs.items()}
     dy = cotangent(name, inputs)

@@ -19,10 +19,15 @@ from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # the last is longer than the context
 
 
-@pytest.mark.parametrize("piece", [256, 4])
+@pytest.fixture(params=[256, 4])
+def pieces(request, monkeypatch):
+    """These texts are read in one piece, or in several pieces."""
+    monkeypatch.setattr("numpy_attention.models.generate.PIECE", request.param)
+
+
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_kv_cache_does_not_change_the_tokens(variant, piece, rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", piece)
+def test_kv_cache_does_not_change_the_tokens(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     for prompt in PROMPTS:  # twelve tokens: more than the context of seven
         with_cache = model.generate(prompt, 12, np.random.default_rng(1), use_cache=True)
@@ -43,10 +48,9 @@ def test_model_reads_the_last_context_length_tokens(variant, rng):
         np.testing.assert_array_equal(model.generate(prompt, 9, temperature=0.0), ids)
 
 
-@pytest.mark.parametrize("piece", [256, 4])
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_batch_of_unequal_prompts_gives_the_tokens_of_each_prompt_alone(variant, piece, rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", piece)
+def test_batch_of_unequal_prompts_gives_the_tokens_of_each_prompt_alone(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
     for use_cache in (True, False):
         for several in (PROMPTS, PROMPTS[:3]):
@@ -55,11 +59,10 @@ def test_batch_of_unequal_prompts_gives_the_tokens_of_each_prompt_alone(variant,
                 np.testing.assert_array_equal(row, model.generate(prompt, 9, temperature=0.0))
 
 
-@pytest.mark.parametrize("piece", [256, 4])
+@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("count", [1, 2, 3, 9])
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_lent_threads_generate_the_same_texts(count, use_cache, piece, rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", piece)
+def test_lent_threads_generate_the_same_texts(count, use_cache, rng):
     model = gpt(rng)
     how = {"num_tokens": 9, "stop_token": 2, "use_cache": use_cache}
     alone = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
