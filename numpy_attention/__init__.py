@@ -25,15 +25,7 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
            catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
 """
 
-import os
-import signal
-import sys
 from typing import TYPE_CHECKING
-
-if sys.argv[:1] == ["-m"]:
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")  # an idle thread of BLAS sleeps after 0.4 ms, and not 30
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends `python -m` without a traceback; see __main__.py
 
 from numpy_attention import gradcheck as gradcheck
 from numpy_attention import layers, models, ops, recent, training
@@ -46,7 +38,7 @@ from numpy_attention.training import *
 if TYPE_CHECKING:
     from numpy_attention import grade as grade
     from numpy_attention import inside as inside
-    from numpy_attention import plots as plots
+    from numpy_attention.app import plots as plots
     from numpy_attention.pretrained.load import load_pretrained
     from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
@@ -61,8 +53,10 @@ def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     from importlib import import_module
 
-    if name in ("grade", "inside", "plots"):
+    if name in ("grade", "inside"):
         return import_module(f"{__name__}.{name}")
+    if name == "plots":
+        return import_module(f"{__name__}.app.plots")
     files = {
         "load_pretrained": "load", "export_safetensors": "safetensors_files", "import_safetensors": "safetensors_files",
         "LowRank": "low_rank", "add_low_rank": "low_rank", "merge_low_rank": "low_rank",

@@ -1,6 +1,6 @@
 """Lending threads: a caller lends its free threads, and an op deep inside the call divides its work among them.
 
-    with lend(run_all, threads):         runs/parallel.py, for work that is not cut into shards: one long text
+    with lend(run_all, threads):         training/parallel.py, for work that is not cut into shards: one long text
         model.loss(...)
             share(work, items)           ops/tiled_attention.py: the heads are independent
         model.generate(...)

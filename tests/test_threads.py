@@ -12,8 +12,8 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.runs.parallel import Workers, all_cores
 from numpy_attention.threads import InOrder, Work, lend, share, shares, started
+from numpy_attention.training.parallel import Workers, all_cores
 
 
 def doubled(items: Iterable[int]) -> dict[int, int]:
@@ -130,8 +130,8 @@ def test_all_cores_uses_one_core_if_no_thread_can_start(monkeypatch: pytest.Monk
     def none(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("numpy_attention.runs.parallel.usable_cores", lambda: 2)
-    monkeypatch.setattr("numpy_attention.runs.parallel.blas_can_be_limited", lambda: True)
+    monkeypatch.setattr("numpy_attention.training.parallel.usable_cores", lambda: 2)
+    monkeypatch.setattr("numpy_attention.training.parallel.blas_can_be_limited", lambda: True)
     with all_cores():
         assert len(shares(2)) == 2
     monkeypatch.setattr(threading.Thread, "start", none)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.grade import process
-from tests.cli.commands import SIZES
+from tests.app.commands import SIZES
 from tests.grade.hand_in import FOLDER, grade
 
 HIDE = """
@@ -41,7 +41,7 @@ print(sum(name.startswith("numpy_attention") for name in sys.modules), "modules"
 """
 IN_TURN = """
 import ast, sys
-from numpy_attention.cli import main
+from numpy_attention.app.main import main
 for command in ast.literal_eval(sys.argv[1]):
     print("the next command", flush=True)
     assert main(command) == 0, command

@@ -156,3 +156,12 @@ def _check_ids(op: str, model: object, ids: np.ndarray) -> None:
     require_integers(op, "ids", ids)
     if ids.ndim != 2 or 0 in ids.shape or ids.shape[1] < 2:
         raise shape_error(op, "ids", "(B, T) with T at least 2", ids.shape)
+
+
+def head_name(head: str) -> str:
+    """A readable name for a head: `blocks.1.attention.3` is "block 1, head 3"."""
+    found = re.fullmatch(r"(?:(\w+)\.)?blocks\.(\d+)\.(attention|cross_attention)\.(\d+)", head)
+    if found is None:
+        return head
+    parts = [found[1], f"block {found[2]}", f"{'cross ' * (found[3] != 'attention')}head {found[4]}"]
+    return ", ".join(part for part in parts if part)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.models.gpt import GPT
-from numpy_attention.runs.log import read_log
-from numpy_attention.runs.restore import gpt_model, load_run, text_model
 from numpy_attention.training.data import Vocabulary
+from numpy_attention.training.log import read_log
+from numpy_attention.training.restore import gpt_model, load_run, text_model
 
 FOLDER = Path(__file__).with_name("small_gpt")
 INDUCTION = Path(__file__).with_name("induction")

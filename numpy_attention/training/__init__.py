@@ -1,7 +1,11 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-The reading order: optimizers -> clipping -> schedules -> data -> byte_pairs -> long_texts -> ngrams -> loop. Then
-`numpy_attention.runs` adds everything around the loop for long runs: trainer -> checkpoint -> parallel -> mpi.
+    optimizers, clipping, schedules, data, byte_pairs, long_texts, ngrams, loop       Chapters 25 to 28: one step
+    trainer, checkpoint, parallel, mpi                                               Chapters 29 to 32: a long run
+    task, config, restore, log, progress, diagnose                                   one small tool in each file
+    tasks                                                                            what a model can learn
+
+One step: `Trainer.one_step` -> `parallel.loss_and_gradients` -> `ranks.total` -> `loop.take_step`.
 """
 
 from numpy_attention.training.clipping import clip_by_global_norm, global_norm

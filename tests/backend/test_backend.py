@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from numpy_attention.app.main import main
 from numpy_attention.backend import BackendError, NumPyBackend, copied_to_host, get_backend, move, to_host
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.cli import main
 from numpy_attention.ops import linear, linear_backward
 from tests.backend.devices import Device
 from tests.backend.strict_array import StrictArray
@@ -131,7 +131,7 @@ def test_gradcheck_computes_on_the_backend(
 ) -> None:
     made = []
     usual = device.backend.asarray
-    monkeypatch.setattr("numpy_attention.cli.gradcheck.get_backend", lambda name: device.backend)
+    monkeypatch.setattr("numpy_attention.app.gradcheck.get_backend", lambda name: device.backend)
     monkeypatch.setattr(device.backend, "asarray", lambda array: made.append(array) or usual(array))
     assert main(["gradcheck", "linear", "Linear", "--backend", "cupy"]) == 0
     assert made

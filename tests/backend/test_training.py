@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.backend import move, to_host
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.seq2seq_config import Seq2SeqConfig
-from numpy_attention.runs import trainer as trainer_file
-from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.parallel import Workers
-from numpy_attention.runs.restore import load_run
-from numpy_attention.runs.trainer import Trainer
-from numpy_attention.tasks import TASKS, make_task
 from numpy_attention.training import loop
+from numpy_attention.training import trainer as trainer_file
 from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.optimizers import SGD, Adam, AdamW
+from numpy_attention.training.parallel import Workers
+from numpy_attention.training.restore import load_run
+from numpy_attention.training.trainer import Trainer
 from tests.backend.devices import Device, waits
 
 OPTIMIZERS = {

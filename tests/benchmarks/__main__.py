@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from numpy_attention.app.plots.style import ENDINGS
 from numpy_attention.backend import NAMES, BackendError, get_backend
 from numpy_attention.errors import InputError
-from numpy_attention.plots.style import ENDINGS
 from numpy_attention.pretrained.fetch import located
 from tests.benchmarks import pretrained, race, report, work
 

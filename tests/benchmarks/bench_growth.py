@@ -21,9 +21,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy_attention as na
-from numpy_attention.plots import style
-from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.parallel import Workers
+from numpy_attention.app.plots import style
+from numpy_attention.training.memory import keep_freed_memory
+from numpy_attention.training.parallel import Workers
 from tests.benchmarks import work
 from tests.benchmarks.report import machine
 from tests.benchmarks.timing import table

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.trainer import BATCH, Trainer, generator
-from numpy_attention.tasks.text import TextTask
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import consecutive_blocks
+from numpy_attention.training.tasks.text import TextTask
+from numpy_attention.training.trainer import BATCH, Trainer, generator
 from tests.benchmarks.report import machine
 from tests.benchmarks.timing import torch_with
 

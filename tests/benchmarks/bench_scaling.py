@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 
 import numpy_attention as na
-from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.mpi import started_ranks
-from numpy_attention.runs.parallel import Workers, loss_and_gradients, usable_cores
+from numpy_attention.training.memory import keep_freed_memory
+from numpy_attention.training.mpi import started_ranks
+from numpy_attention.training.parallel import Workers, loss_and_gradients, usable_cores
 
 HERE = Path(__file__)
 ROOT = HERE.parents[2]

@@ -24,10 +24,10 @@ import numpy as np
 from numpy_attention.files import atomic_write
 from numpy_attention.models.gpt import GPT
 from numpy_attention.ops.losses import negative_log_likelihood_rows
-from numpy_attention.runs.parallel import all_cores
-from numpy_attention.runs.restore import load_run, text_model
-from numpy_attention.tasks.text import TextTask
 from numpy_attention.training.data import consecutive_blocks
+from numpy_attention.training.parallel import all_cores
+from numpy_attention.training.restore import load_run, text_model
+from numpy_attention.training.tasks.text import TextTask
 
 FOUND = Path(__file__).with_suffix(".json")
 EDGES = (0, 256, 512, 1024)

@@ -34,9 +34,9 @@ from numpy_attention.pretrained.gguf_files import read_gguf
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.low_rank import add_low_rank, matrices
 from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
-from numpy_attention.runs.parallel import Workers, loss_and_gradients
 from numpy_attention.training.data import default_text
 from numpy_attention.training.optimizers import AdamW
+from numpy_attention.training.parallel import Workers, loss_and_gradients
 from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Unavailable, Work, lend_threads
 
 MODEL = "smollm2"

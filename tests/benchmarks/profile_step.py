@@ -18,9 +18,9 @@ from typing import Any
 from numpy_attention.files import atomic_write
 from numpy_attention.layers import feed_forward
 from numpy_attention.models.head import Head
-from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.parallel import Workers, loss_and_gradients, single_threaded_blas
+from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.optimizers import AdamW
+from numpy_attention.training.parallel import Workers, loss_and_gradients, single_threaded_blas
 from tests.benchmarks.work import SIZES, model_and_batches
 
 FOUND = Path(__file__).with_suffix(".json")

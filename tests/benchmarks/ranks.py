@@ -13,10 +13,10 @@ try:
 except ImportError:
     raise ImportError("mpi4py is not installed: pip install '.[mpi]'") from None
 
-from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.mpi import Ranks
-from numpy_attention.runs.parallel import Workers, loss_and_gradients
+from numpy_attention.training.memory import keep_freed_memory
+from numpy_attention.training.mpi import Ranks
 from numpy_attention.training.optimizers import AdamW
+from numpy_attention.training.parallel import Workers, loss_and_gradients
 from tests.benchmarks.work import BETA_2, DECAY, PROCESS_RESOURCES, RATE, Case, Work, model_and_batches
 
 ranks = Ranks(MPI)

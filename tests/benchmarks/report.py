@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from numpy_attention.app.plots import style
 from numpy_attention.files import atomic_write
-from numpy_attention.plots import style
 from tests.benchmarks.race import Result
 from tests.benchmarks.work import bytes_of_all_weights
 

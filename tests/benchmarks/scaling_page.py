@@ -1,6 +1,6 @@
 """The tables and the picture of docs/scaling.md, from the measurements of bench_scaling.py."""
 
-from numpy_attention.plots.style import COLOURS
+from numpy_attention.app.plots.style import COLOURS
 from tests.benchmarks.bench_scaling import (
     CASES,
     NETWORKS,

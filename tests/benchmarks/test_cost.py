@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.runs.parallel import Workers, loss_and_gradients
+from numpy_attention.training.parallel import Workers, loss_and_gradients
 from tests.benchmarks.work import model_and_batches
 
 H, D_K = 2, 16

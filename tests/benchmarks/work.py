@@ -12,9 +12,9 @@ import numpy_attention.ops as ops
 from numpy_attention.backend import get_backend
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.runs.memory import keep_freed_memory
-from numpy_attention.runs.parallel import Workers, lock_is_on, loss_and_gradients
+from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.optimizers import AdamW
+from numpy_attention.training.parallel import Workers, lock_is_on, loss_and_gradients
 
 # name -> vocab_size, T, B, d_model, layers, heads
 SIZES = {

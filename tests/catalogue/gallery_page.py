@@ -13,14 +13,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.mutations import chapters, strength
+from tests.mutations.explained import OF_CHAPTERS, OF_PACKAGES, Explained
+
 from numpy_attention.catalogue import GALLERY, catch
 from numpy_attention.catalogue.table import CATALOGUE, TRIALS
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from numpy_attention.gradcheck.curvature import symmetry
 from numpy_attention.gradcheck.problem import Problem
 from tests.generated import with_block
-from tests.mutations import chapters, strength
-from tests.mutations.explained import OF_CHAPTERS, OF_PACKAGES, Explained
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, COMPLEX_STEP = DOCS / "gallery.md", DOCS / "complex_step.md"

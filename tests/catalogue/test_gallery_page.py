@@ -1,12 +1,12 @@
 """docs/gallery.md and docs/complex_step.md agree with the catalogue."""
 
 import pytest
+from tests.mutations import chapters
 
 from numpy_attention.catalogue import GALLERY, catch
 from numpy_attention.catalogue.exercise import SEEDS
 from numpy_attention.catalogue.weaker import WEAKER, Weakness
 from tests.catalogue.gallery_page import COMPLEX_STEP, PAGE, missed_on_the_page, of_complex_steps, written
-from tests.mutations import chapters
 
 SCRIPT = "the page is out of date: python -m tests.catalogue.gallery_page known, or with the names of new mistakes"
 

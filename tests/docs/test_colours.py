@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from docs.diagrams.pen import DARK, LIGHT
-from numpy_attention.plots import style
+from numpy_attention.app.plots import style
 
 STATIC = Path(__file__).parents[2] / "docs" / "_static"
 

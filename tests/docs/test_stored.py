@@ -102,7 +102,7 @@ def stored_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "t.md"
     path.write_text(tutorial(
         "def located(name):\n    return 3.0", 'x = located("model")', 'print(f"{x:.1f} nats")', "[x]",
-        "from numpy_attention.plots.style import new_figure\n\nfigure = new_figure(2, x)\nfigure"), "utf-8")
+        "from numpy_attention.app.plots.style import new_figure\n\nfigure = new_figure(2, x)\nfigure"), "utf-8")
     real_outputs.store(path)
     return path
 

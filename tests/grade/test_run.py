@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from numpy_attention.app.main import main as command_line
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.cli import main as command_line
 from numpy_attention.grade import process
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.run import GradeError

@@ -11,8 +11,8 @@ import numpy_attention as na
 from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache
 from numpy_attention.models.generate import SHORT_CACHE, last_logits, stream
 from numpy_attention.ops.attention import scaled_dot_product_attention
-from numpy_attention.runs import parallel
-from numpy_attention.runs.parallel import Workers
+from numpy_attention.training import parallel
+from numpy_attention.training.parallel import Workers
 from tests.models.gradients import randomized
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 

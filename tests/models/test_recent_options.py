@@ -16,7 +16,7 @@ from numpy_attention.layers import multi_head_attention
 from numpy_attention.layers.multi_head_attention import SharedPositions
 from numpy_attention.models.generate import last_logits
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.runs.restore import gpt_model
+from numpy_attention.training.restore import gpt_model
 from tests.models.gradients import randomized
 
 V, T = 11, 7

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.mutations.values import VALUES, is_defined_in
 
 import numpy_attention as na
 from numpy_attention.ops import tiles
 from numpy_attention.threads import lend
-from tests.mutations.values import VALUES, is_defined_in
 
 
 @pytest.mark.parametrize("name", [name for name in VALUES if is_defined_in(tiles, name)])

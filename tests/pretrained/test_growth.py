@@ -16,7 +16,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.pretrained import growth
 from numpy_attention.pretrained.growth import check_file, check_growth
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
-from tests.cli.commands import refused
+from tests.app.commands import refused
 from tests.pretrained import tiny
 from tests.pretrained.test_tokenizer import gguf_settings
 

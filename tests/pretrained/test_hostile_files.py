@@ -12,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from tests.pretrained import tiny
-from tests.runs.corruptions import OF_ANY_FILE, spoil_somewhere
+from tests.training.corruptions import OF_ANY_FILE, spoil_somewhere
 
 SECONDS = 20  # time limit for work that takes a hundredth of it, because the machine may be busy
 HUGE = (2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**63, 2**64 - 1)

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from numpy_attention import inside
-from numpy_attention.cli import main
-from numpy_attention.cli.attend import TEXT
+from numpy_attention.app.attend import TEXT
+from numpy_attention.app.main import main
+from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
-from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.log import read_log
-from numpy_attention.runs.parallel import Workers
-from numpy_attention.runs.restore import load_run, text_model
-from numpy_attention.runs.trainer import Trainer
-from numpy_attention.tasks import TASKS, make_task
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import consecutive_blocks, default_text, split_text
-from tests.cli.commands import trained
+from numpy_attention.training.log import read_log
+from numpy_attention.training.parallel import Workers
+from numpy_attention.training.restore import load_run, text_model
+from numpy_attention.training.trainer import Trainer
+from tests.app.commands import trained
 from tests.pretrained import make_shipped
 
 

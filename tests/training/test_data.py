@@ -7,7 +7,6 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.shipped import FOLDER
-from numpy_attention.runs.restore import load_run
 from numpy_attention.training.data import (
     HELD_OUT,
     HELP_TOPICS,
@@ -19,6 +18,7 @@ from numpy_attention.training.data import (
     split_text,
     text_pieces,
 )
+from numpy_attention.training.restore import load_run
 
 
 def test_the_default_text_is_the_text_of_the_stored_model():

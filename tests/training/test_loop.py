@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.runs.config import TrainConfig
-from numpy_attention.runs.trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
-from numpy_attention.tasks import TASKS, make_task
+from numpy_attention.app.tasks import TASKS, make_task
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.loop import take_step, train
+from numpy_attention.training.trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 STEPS = 5

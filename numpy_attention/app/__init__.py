@@ -1,0 +1,1 @@
+"""The command line and the pictures: `main` has the commands, `plots` the figures."""

@@ -1,0 +1,109 @@
+"""Chapter 30. Checkpoints: saving a run completely or not at all
+
+A checkpoint holds everything that the next step depends on: the parameters, the moments of the optimizer, the number
+of finished steps, and the configuration. It holds no state of a random generator, because a run has none (Chapter 29).
+
+The files in the directory of a run, and what a save does to them. Every arrow is one rename; a rename happens
+completely or not at all:
+
+    config.json                 the settings, for people; a resumed run reads them from checkpoint.npz
+    log.jsonl                   a line every few steps (training/log.py)
+    run.lock                    locked while a run writes here; a second run is refused (training/lock.py)
+    checkpoint.npz              step 600  <-  .93b1f0c2a4d85e67.tmp/checkpoint.npz, when all of it is on the disk
+    checkpoint.previous.npz     step 400  <-  .0c58e1d77b90a3f2.tmp/checkpoint.previous.npz, after that
+    checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
+    ids-....npy                 the ids of a text too long for memory (training/long_texts.py)
+    loss.png, ...               pictures of the log, with matplotlib, at the end (app/pictures.py)
+    adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (pretrained/fine_tuning.py)
+
+Before the save, the file of step 400 gets a second, temporary name. This name stays when step 600 becomes
+`checkpoint.npz`; after that it becomes `checkpoint.previous.npz`. So the two are never the same file, and a save that
+fails or is killed changes neither. A second name (a hard link) needs no copy.
+
+Loading checks every file; `numpy_attention/files/arrays.py` explains how.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import files
+from numpy_attention.errors import InputError, shell_path
+from numpy_attention.files import atomic_write, save_arrays, sweep, writing
+
+NAME = "checkpoint.npz"
+PREVIOUS = "checkpoint.previous.npz"
+BEST = "checkpoint.best.npz"
+OF_A_RUN = re.compile(
+    r"checkpoint(\.previous|\.best)?\.npz|ids-\w+\.npy|config\.json|log\.jsonl|(adapter|merged)\.safetensors"
+    r"|(loss|positions|heads)\.png"
+)
+
+
+def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
+    """Write the checkpoint; the previous checkpoint and the best checkpoint so far stay under other names.
+
+    Raises: InputError if the file cannot be written.
+    """
+    path = directory / NAME
+    with writing(directory):
+        with _second_name(path, PREVIOUS) if path.exists() else contextlib.nullcontext():
+            save_arrays(path, arrays, meta)
+        tidy(directory, best)
+
+
+def keep_as(path: Path, name: str) -> None:
+    """Give the file a second name in its folder, atomically; later saves replace only the first name."""
+    with _second_name(path, name):
+        pass
+
+
+def tidy(directory: Path, best: bool) -> None:
+    """Finish the work of a killed run: remove unfinished files, and keep the checkpoint if it is the best."""
+    with writing(directory):
+        sweep(directory, OF_A_RUN)
+        if best:
+            keep_as(directory / NAME, BEST)
+
+
+def write_config(directory: Path, meta: dict[str, Any]) -> None:
+    """Write config.json for people; a resumed run reads its checkpoint instead."""
+    text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
+    with writing(directory), atomic_write(directory / "config.json") as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the description in a checkpoint file.
+
+    Raises: InputError if the file is not a complete checkpoint.
+    """
+    try:
+        return files.load_arrays(path)
+    except InputError as error:
+        raise InputError(f"{error}{_advice(path)}") from None
+
+
+@contextlib.contextmanager
+def _second_name(path: Path, name: str) -> Iterator[None]:
+    """The present file also gets this name, if the body of the with statement does not fail."""
+    with atomic_write(path.with_name(name)) as temporary:
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, temporary)
+        yield
+
+
+def _advice(path: Path) -> str:
+    previous = path.with_name(PREVIOUS)
+    if path.name != NAME or not previous.exists():
+        return ""
+    return f"; the previous checkpoint is {previous}: to continue from it, mv {shell_path(previous)} {shell_path(path)}"

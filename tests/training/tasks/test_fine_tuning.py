@@ -1,0 +1,176 @@
+"""text --from: fine-tuning a pretrained model, all its parameters or a low-rank change."""
+
+import errno
+
+import numpy as np
+import pytest
+
+import numpy_attention as na
+from numpy_attention.app.main import main
+from numpy_attention.errors import InputError
+from numpy_attention.pretrained.fine_tuning import fingerprint
+from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.low_rank import low_rank_of
+from numpy_attention.training.checkpoint import load_arrays
+from numpy_attention.training.parallel import Workers
+from tests.app.commands import no_pictures, trained
+from tests.pretrained import tiny
+from tests.training.small_runs import resume
+from tests.training.tasks.small_pretrained import folder, run_from
+
+__all__ = ["folder", "no_pictures"]
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the rain in the bread, and the words of the users\n" * 40, encoding="utf-8")
+    return str(path)
+
+
+def base_size(folder):
+    return load_pretrained(folder)[0].num_parameters()
+
+
+def stepped(trainer, steps):
+    with trainer.workers:
+        return [trainer.one_step()[0] for _ in range(steps)]
+
+
+@pytest.mark.parametrize("lora", [0, 3])
+def test_loss_falls_and_only_trainable_parameters_change(tmp_path, folder, text, lora):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12, steps=40, learning_rate=2e-2, lora=lora)
+    before = {name: getattr(owner, own).copy() for name, owner, own in trainer.model.arrays()}
+    losses = stepped(trainer, 40)
+    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    learned = trainer.model.parameters().keys()
+    assert learned == ({name for name in before if name.endswith((".a", ".b"))} if lora else before.keys())
+    for name, owner, own in trainer.model.arrays():
+        assert np.array_equal(before[name], getattr(owner, own)) == (name not in learned), name
+
+
+def test_first_loss_equals_loss_of_pretrained_model(tmp_path, folder, text):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
+    with Workers(1) as workers:
+        untouched = trainer.task.evaluate(load_pretrained(folder)[0], workers)
+        assert trainer.task.evaluate(trainer.model, workers) == untouched
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_resumed_run_equals_uninterrupted_run_bit_for_bit(tmp_path, folder, text, lora):
+    whole = run_from(folder, tmp_path / "whole", "text", text=text, context=12, steps=6, lora=lora)
+    stepped(whole, 6)
+    part = run_from(folder, tmp_path / "part", "text", text=text, context=12, steps=6, lora=lora)
+    stepped(part, 3)
+    part.save()
+    rest = resume(tmp_path / "part")
+    stepped(rest, 3)
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(rest.model.parameters()[name], p)
+
+
+def test_checkpoint_holds_only_the_low_rank_change(tmp_path, folder, text):
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
+    trainer.save()
+    arrays, meta = load_arrays(tmp_path / "run" / "checkpoint.npz")
+    held = {name.removeprefix("parameters.") for name in arrays if name.startswith("parameters.")}
+    assert held == trainer.model.parameters().keys()
+    assert meta["task"].keys() == {"from_sha256", "sha256"}
+
+
+def test_refuses_another_model_at_the_same_path(tmp_path, folder, text, capsys):
+    run_from(folder, tmp_path / "run", "text", text=text, context=12).save()
+    settings = tiny.LLAMA | {"max_position_embeddings": 160}
+    tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
+    with pytest.raises(InputError, match="the data or the model of --from differ from those of the checkpoint"):
+        resume(tmp_path / "run")
+
+
+def test_fingerprint_depends_on_parameters_and_settings(tmp_path, folder):
+    first = fingerprint(folder)
+    (folder / "README.md").write_text("notes")
+    assert fingerprint(folder) == first
+    (folder / "config.json").write_text((folder / "config.json").read_text("utf-8").replace("0.001", "0.002"))
+    assert fingerprint(folder) != first
+
+
+def test_fingerprint_depends_on_every_shard(tmp_path, folder):
+    for name in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        (folder / name).write_bytes(b"numbers")
+        first = fingerprint(folder)
+        (folder / name).write_bytes(b"Numbers")
+        assert fingerprint(folder) != first
+
+
+def test_refuses_model_without_read_permission(tmp_path, monkeypatch):
+    (tmp_path / "model.gguf").write_bytes(b"numbers")
+
+    def closed(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("builtins.open", closed)
+    with pytest.raises(InputError, match=r"cannot read .*model\.gguf: Permission denied"):
+        fingerprint(tmp_path / "model.gguf")
+
+
+@pytest.mark.parametrize(("given", "alpha"), [(5.0, 5.0), (0.0, 4.0)], ids=["given", "twice the rank"])
+def test_lora_alpha_scales_the_low_rank_change(tmp_path, folder, text, given, alpha):
+    assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("keep", ["adapter", "merged"])
+def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path, folder, text, keep, capsys):
+    out = tmp_path / "run"
+    command = ["train", "--from", folder, "--lora", "2", "--text", text, "--context", "12", "--steps", "4"]
+    assert main([str(a) for a in [*command, "--learning-rate", "0.05", "--keep", keep, "--out", out]]) == 0
+    message = capsys.readouterr().out
+    assert f"checkpoint.npz, {keep}.safetensors" in message
+    assert "before" in message
+    assert "after" in message
+    base = load_pretrained(folder)[0]
+    ids = np.arange(10)[None]
+    untouched, _ = base.forward(ids)
+    into = {"into": base} if keep == "adapter" else {}
+    model = na.import_safetensors(out / f"{keep}.safetensors", **into)
+    restored, _ = resume(out).model.forward(ids)
+    np.testing.assert_allclose(model.forward(ids)[0], restored, rtol=0, atol=1e-5)
+    assert np.abs(untouched - restored).max() > 1e-3
+    adapter, merged = 4 * resume(out).model.num_parameters(), 4 * base_size(folder)
+    numbers = {"adapter": adapter, "merged": merged}[keep]
+    assert numbers < (out / f"{keep}.safetensors").stat().st_size < numbers + 10_000  # and the header
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lora", "4"], "--lora changes a pretrained model: name one with --from"),
+        (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model: with --from the"),
+        (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
+        (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
+        (["--from", "BERT"], "is not a language model"),
+        (["--from", "smollm3"], "there is no file, folder or model called smollm3"),
+        (["--from", "FOLDER", "--lora", "-1"], "--lora must be at least 0"),
+        (["--from", "FOLDER", "--lora", "25"], "--lora must be at most 24, the width of the model, got 25"),
+        (["--from", "RUN"], "is the output of a training run; continue it with --resume"),
+        (["--from", "FOLDER", "--keep", "all"], "--keep must be one of adapter, merged"),
+    ],
+)
+def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, options, message, capsys):
+    bert = tiny.write(tmp_path, "bert")
+    (tmp_path / "earlier").mkdir()
+    (tmp_path / "earlier" / "checkpoint.npz").write_bytes(b"PK")
+    places = {"FOLDER": str(folder), "BERT": str(bert), "RUN": str(tmp_path / "earlier")}
+    command = ["train", "--text", text, "--out", str(tmp_path / "run"), *(places.get(o, o) for o in options)]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_file_can_set_from(tmp_path, folder, text, capsys):
+    file = tmp_path / "run.toml"
+    file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
+    trained("--config", file, "--out", tmp_path / "run")
+    assert resume(tmp_path / "run").config.from_ == str(folder)

@@ -1,0 +1,116 @@
+"""text: every vocabulary, and texts whose ids are mapped from a file instead of held in memory."""
+
+import numpy as np
+import pytest
+
+from numpy_attention.app.main import main
+from numpy_attention.app.tasks import make_task
+from numpy_attention.training.data import read_text
+from numpy_attention.training.parallel import Workers
+from numpy_attention.training.restore import load_run
+from numpy_attention.training.tasks import text as text_task
+from tests.app.commands import no_pictures
+from tests.training.small_runs import log_without_times, resume, text, trainer
+
+__all__ = ["no_pictures", "text"]
+VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "bpe", "vocab_size": 270}]
+
+
+@pytest.fixture
+def mapped(monkeypatch):
+    """Treat every text as too long for memory."""
+    monkeypatch.setattr(text_task, "IN_MEMORY", 0)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(text_task, "READ_AT_ONCE", 100)
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
+def test_mapped_ids_give_the_same_run_as_ids_in_memory(tmp_path, text, settings, monkeypatch):
+    here = trainer(tmp_path / "here", text, **settings)
+    here.run()
+    monkeypatch.setattr(text_task, "IN_MEMORY", 0)
+    there = trainer(tmp_path / "there", text, **settings)
+    there.run()
+    assert isinstance(there.task.training_ids, np.memmap)
+    assert log_without_times(tmp_path / "there") == log_without_times(tmp_path / "here")
+    for name, p in here.model.parameters().items():
+        np.testing.assert_array_equal(there.model.parameters()[name], p)
+    ids = np.load(tmp_path / "there" / there.task.ids_file(), allow_pickle=False)
+    assert ids.dtype == (np.uint16 if settings["vocabulary"] == "bpe" else np.uint8)
+    assert there.task.vocabulary.decode(ids) == read_text(text)
+
+
+@pytest.mark.usefixtures("mapped")
+def test_resumed_run_reuses_its_ids_and_rewrites_damaged_ids(tmp_path, text, monkeypatch):
+    directory = tmp_path / "run"
+    trainer(directory, text, vocabulary="bpe", steps=3).run()
+    path = next(directory.glob("ids-*.npy"))
+    whole = path.read_bytes()
+
+    def never(*arguments):
+        raise AssertionError("the ids were there")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(text_task, "write_ids", never)
+        assert resume(directory).run() == "finished"
+    no_id, another_id = bytearray(whole), bytearray(whole)
+    no_id[-5] ^= 0xFF  # the upper byte of the last id: no vocabulary of this size has this id
+    another_id[-6] ^= 0x01
+    for damaged in (b"", whole[:50], whole[:-1], bytes(no_id), bytes(another_id)):
+        path.write_bytes(damaged)
+        assert resume(directory).run() == "finished"
+        assert path.read_bytes() == whole
+
+
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
+def test_checkpoint_holds_the_vocabulary_so_sample_needs_no_text(tmp_path, text, capsys, settings):
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+    sizes = ["--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=4", "--workers=1", "--steps=4"]
+    assert main(["train", "--text", text, "--out", str(tmp_path / "run"), *sizes, *options]) == 0
+    out = capsys.readouterr().out
+    assert "nats per character" in out
+    assert ("val_loss_per_character" in out) == (settings["vocabulary"] != "char")
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("quite another text")
+    assert main(["sample", str(tmp_path / "run"), "--prompt", "fish ", "--tokens", "12"]) == 0
+    assert capsys.readouterr().out.startswith("fish ")
+    config, _, meta = load_run(tmp_path / "run")
+    assert config.vocabulary == settings["vocabulary"]
+    assert meta["model"]["vocab_size"] == {"char": 16, "byte": 256, "bpe": 270}[config.vocabulary]
+
+
+@pytest.mark.parametrize("settings", VOCABULARIES[1:], ids=lambda settings: settings["vocabulary"])
+def test_losses_of_other_vocabularies_are_also_reported_per_character(tmp_path, text, settings):
+    config = trainer(tmp_path / "run", text, **settings).config
+    task = make_task(config)
+    uniform = type("Uniform", (), {"loss": lambda self, ids, targets: (np.log(256.0), None)})()
+    with Workers(1) as workers:
+        figures = task.evaluate(uniform, workers)
+    spelled = task.vocabulary.decode(task.held_out_ids[1:])
+    per_character = np.log(256.0) * (len(task.held_out_ids) - 1) / len(spelled)
+    assert figures["val_loss"] == pytest.approx(np.log(256.0))
+    assert figures["val_loss_per_character"] == pytest.approx(per_character)
+
+
+def test_attend_draws_tokens_of_every_vocabulary(tmp_path, text, capsys):
+    run = trainer(tmp_path / "run", text, vocabulary="bpe", vocab_size=270, steps=1, context=20)
+    run.run()
+    capsys.readouterr()
+    words = "one fish two fish red"
+    assert len(run.task.vocabulary.encode(words)) < len(words)
+    assert main(["attend", str(tmp_path / "run"), "--text", words, "--out", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
+    (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
+    run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
+    with Workers(1) as workers:
+        message = run.task.report(run.model, np.random.default_rng(0), workers)
+    assert "4-gram     0.000" in message
+    assert "-0.000" not in message

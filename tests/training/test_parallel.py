@@ -1,0 +1,364 @@
+"""A batch in shards gives the same result as the whole batch."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from numpy_attention.models.gpt import GPT
+from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.ops.tiles import Pairs
+from numpy_attention.threads import paced, share
+from numpy_attention.training import parallel
+from numpy_attention.training.parallel import (
+    STEPS_WITH_ONE,
+    WORTH_THREADS,
+    Workers,
+    all_cores,
+    count_targets,
+    default_workers,
+    lock_is_on,
+    loss_and_gradients,
+    mean_loss,
+    shards,
+    usable_cores,
+)
+
+
+@pytest.fixture
+def model(rng):
+    return GPT(GPTConfig(vocab_size=11, context_length=7, d_model=12, num_heads=3, num_layers=2), rng, np.float64)
+
+
+@pytest.fixture
+def batch(rng):
+    ids = rng.integers(0, 11, size=(5, 7))
+    targets = rng.integers(0, 11, size=(5, 7))
+    for row, padding in enumerate((0, 3, 6, 1, 7)):  # the last example counts for nothing
+        targets[row, 7 - padding :] = -100
+    return ids, targets
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 9])
+def test_shards_with_different_token_counts_sum_to_the_whole_batch(model, batch, workers, count):
+    loss, cache = model.loss(*batch)
+    grads = model.backward(cache)
+    with Workers(workers) as pool:
+        sharded, sharded_grads = loss_and_gradients(model, batch, count, pool, [None] * count)
+        assert sharded == pytest.approx(float(loss), rel=1e-13)
+        assert mean_loss(model, shards(batch, count), pool) == pytest.approx(float(loss), rel=1e-13)
+    assert sharded_grads.keys() == grads.keys()
+    for name, g in grads.items():
+        np.testing.assert_allclose(sharded_grads[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
+
+
+def test_sum_does_not_depend_on_the_order_of_threads(model, batch):
+    class Slow:
+        """Delays the first shard until the second shard has its gradients."""
+
+        def __init__(self, held):
+            self.held, self.done = held, threading.Event()
+
+        def loss(self, ids, targets, training, rng):
+            if len(ids) == 3 and self.held:
+                self.done.wait(5)
+            return model.loss(ids, targets)
+
+        def parameters(self):
+            return model.parameters()
+
+        def gradients(self, cache, dloss):
+            grads = model.backward(cache, dloss)
+            self.done.set()
+            yield from grads.items()
+
+    with Workers(2) as pool:
+        results = [loss_and_gradients(Slow(held), batch, 2, pool, [None, None]) for held in (False, True)]
+    assert results[0][0] == results[1][0]
+    for name, g in results[0][1].items():
+        np.testing.assert_array_equal(g, results[1][1][name])
+
+
+def test_gradients_equal_backward_and_are_linear_in_dloss(model, batch):
+    _, cache = model.loss(*batch)
+    streamed = dict(model.gradients(cache, -0.3))
+    kept = model.backward(cache, -0.3)
+    assert list(kept) == list(model.parameters())
+    assert streamed.keys() == kept.keys()
+    for name, g in model.backward(cache).items():
+        np.testing.assert_array_equal(streamed[name], kept[name])
+        np.testing.assert_allclose(kept[name], -0.3 * g, rtol=1e-12, atol=1e-15)
+
+
+class Numbered:
+    """A model with one parameter, and a function that gives its gradients for each shard; a shard is one id."""
+
+    def __init__(self, gradients):
+        self.of = gradients
+
+    def parameters(self):
+        return {"w": np.zeros(2)}
+
+    def loss(self, ids, targets, training, rng):
+        return np.float32(1.0), ids.item()
+
+    def gradients(self, shard, dloss):
+        return self.of(shard)
+
+
+NUMBERS = np.arange(3)[:, None], np.zeros((3, 1), int)
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_no_shard_waits_for_a_failed_shard(failing):
+    def gradients(shard):
+        for _ in range(4):
+            yield "w", np.ones(2)
+            if shard == failing:
+                raise FloatingPointError(f"shard {shard}")
+
+    with Workers(3) as pool, pytest.raises(FloatingPointError, match=f"shard {failing}"):
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
+
+
+def test_no_shard_waits_for_a_cancelled_shard():
+    """After a failure the pool cancels shards that have not begun; a later shard may already have begun."""
+
+    class WithoutShard1(Workers):
+        def map(self, function, items):
+            self.shard_2 = threading.Thread(target=pytest.raises, args=(RuntimeError, function, 2), daemon=True)
+            self.shard_2.start()
+            yield function(0)
+
+    def gradients(shard):
+        if shard == 0:
+            raise FloatingPointError("shard 0")
+        yield "w", np.ones(2)
+
+    pool = WithoutShard1(3)
+    with pytest.raises(FloatingPointError, match="shard 0"):
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
+    pool.shard_2.join(5)
+    assert not pool.shard_2.is_alive()
+
+
+def test_error_of_a_later_shard_is_not_hidden_by_an_earlier_shard():
+    failed = threading.Event()
+
+    def gradients(shard):
+        if shard == 2:
+            failed.set()
+            raise FloatingPointError("shard 2")
+        if shard == 0:
+            failed.wait(5)
+            time.sleep(0.05)  # shard 1 waits for this one when shard 2 fails
+        yield "w", np.ones(2)
+
+    with Workers(3) as pool, pytest.raises(FloatingPointError, match="shard 2"):
+        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
+
+
+def test_error_in_a_worker_reaches_the_caller(model, batch):
+    ids, targets = batch
+    with Workers(2) as pool, pytest.raises(ValueError, match="ids"):
+        loss_and_gradients(model, (ids + 100, targets), 2, pool, [None, None])
+
+
+def test_batch_is_not_cut_into_more_shards_than_examples(batch):
+    cut = shards(batch, 8)
+    assert [len(shard[0]) for shard in cut] == [1] * 5
+    assert sum(count_targets(shard) for shard in cut) == count_targets(batch) == 18
+    assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
+
+
+def test_workers_are_at_most_the_examples_except_for_one_text():
+    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [4, 3, 4]
+
+
+def test_short_step_uses_one_thread(monkeypatch):
+    assert WORTH_THREADS == (30_000_000 if lock_is_on() else 6_000_000)
+    assert default_workers(20, WORTH_THREADS, cores=2) == 2
+    assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    monkeypatch.setattr("numpy_attention.training.parallel._threadpoolctl", lambda: None)
+    assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each
+
+
+def test_batch_of_one_text_divides_its_heads(monkeypatch):
+    model = GPT(GPTConfig(11, 64, 8, 4, 2, attention="tiled"), np.random.default_rng(1))
+    ids = np.random.default_rng(2).integers(0, 11, (1, 65))
+    seen, apply_band = set(), Pairs.apply_band
+
+    def noted(self, *arguments):
+        seen.add(threading.get_ident())
+        apply_band(self, *arguments)
+
+    monkeypatch.setattr(Pairs, "apply_band", noted)
+    monkeypatch.setattr("numpy_attention.ops.tiles.FEW_SCORES", 0)
+    results = []
+    for count in (1, 2, 3):
+        seen.clear()
+        with Workers(count) as pool:
+            loss, grads = loss_and_gradients(model, (ids[:, :-1], ids[:, 1:]), count, pool, [None] * count)
+            results.append([loss, *grads.values()])
+            assert (threading.get_ident() in seen) == (count == 1), "the heads are for those who were lent"
+            seen.clear()
+            assert mean_loss(model, [(ids[:, :-1], ids[:, 1:])] * 2, pool) == pytest.approx(float(loss), rel=1e-6)
+            assert (threading.get_ident() in seen) == (count == 1)
+    for others in results[1:]:
+        for ours, theirs in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def blas_threads():
+    info = pytest.importorskip("threadpoolctl").threadpool_info()
+    return {one["num_threads"] for one in info if one["user_api"] == "blas"}
+
+
+@pytest.fixture
+def no_limits(monkeypatch):
+    """The environment asks for no number of threads; BLAS uses three threads outside the tested contexts."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        yield monkeypatch
+
+
+def test_blas_uses_one_thread_in_all_cores(no_limits):
+    no_limits.setattr("numpy_attention.training.parallel.usable_cores", lambda: 2)
+    with all_cores():
+        assert blas_threads() == {1}
+        share(lambda _: None, range(3))
+        assert blas_threads() == {1}
+    assert blas_threads() == {3}
+
+
+class Steps:
+    """Steps whose time depends only on the number of BLAS's threads; `used` collects these numbers."""
+
+    def __init__(self, monkeypatch, seconds):
+        self.now, self.seconds, self.used = 0.0, seconds, []
+        monkeypatch.setattr(parallel, "time", SimpleNamespace(perf_counter=lambda: self.now))
+
+    def step(self):
+        [threads] = blas_threads()
+        self.used.append(threads)
+        self.now += self.seconds[threads]
+        return np.array([3.0, 4.0])
+
+
+def test_a_slow_step_with_several_threads_lets_the_next_steps_use_one_thread(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+    with Workers(2) as workers, workers.lent(blas_threads=1):
+        do = paced(steps.step)
+        for _ in range(4):
+            np.testing.assert_array_equal(do(steps.step), [3.0, 4.0])
+        assert steps.used == [2, 1, 2, 2, 2, 2]  # the trial with both numbers of threads, then the steps
+        assert blas_threads() == {1}
+        steps.seconds[2] = 50  # another program has one of the cores
+        for _ in range(2 * STEPS_WITH_ONE + 3):
+            do(steps.step)
+        assert steps.used[6:] == 2 * ([2] + STEPS_WITH_ONE * [1]) + [2]
+        steps.seconds[2] = 3  # the machine is quiet again
+        for _ in range(STEPS_WITH_ONE + 3):
+            do(steps.step)
+        assert steps.used[-STEPS_WITH_ONE - 3 :] == STEPS_WITH_ONE * [1] + [2] * 3
+
+
+def test_steps_are_compared_with_the_latest_step_on_one_thread(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+    with Workers(2) as workers, workers.lent():
+        do = paced(steps.step)
+        do(steps.step)
+        steps.seconds = {1: 50, 2: 30}  # larger steps: one thread was not slower before, but it is now
+        for _ in range(STEPS_WITH_ONE + 3):
+            do(steps.step)
+    assert steps.used[3:] == [2] + STEPS_WITH_ONE * [1] + [2, 2]
+
+
+def test_steps_use_one_thread_if_several_threads_change_a_bit(no_limits):
+    steps = Steps(no_limits, {1: 5, 2: 3})
+
+    def trial():
+        return np.nextafter(steps.step(), np.inf) if blas_threads() == {2} else steps.step()
+
+    with Workers(2) as workers, workers.lent():
+        do = paced(trial)
+        for _ in range(3 * STEPS_WITH_ONE):
+            do(steps.step)
+    assert steps.used == [2, 1] + 3 * STEPS_WITH_ONE * [1]
+
+
+def test_steps_are_not_timed_without_lent_threads(no_limits):
+    steps = Steps(no_limits, {1: 0, 3: 0})
+    assert paced(pytest.fail)(lambda: "done") == "done"
+    with Workers(2) as workers, workers.lent():  # a thread of the pool has no lent threads
+        share(lambda _: paced(pytest.fail)(steps.step), range(2))
+    assert steps.used == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize(
+    ("value", "expected"), [("1", 1), (" 2,1", 2), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
+)
+def test_blas_uses_at_most_the_threads_that_the_environment_allows(name, value, expected, no_limits):
+    no_limits.setenv(name, value)
+    with Workers(3) as pool, pool.lent():
+        assert blas_threads() == {expected}
+
+
+def test_usable_cores_are_at_most_the_threads_that_the_environment_allows(no_limits):
+    all_of_them = usable_cores()
+    for value, expected in {"1": 1, "999": all_of_them, "2, 1": min(2, all_of_them), "none": all_of_them}.items():
+        no_limits.setenv("OMP_NUM_THREADS", value)
+        assert usable_cores() == expected
+    no_limits.delenv("OMP_NUM_THREADS")
+    no_limits.setenv("OPENBLAS_NUM_THREADS", "1")  # a limit of BLAS only
+    assert usable_cores() == all_of_them
+
+
+def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise(no_limits):
+    before, within = blas_threads(), []
+    with Workers(2) as pool:
+        with pool.lent():
+            assert blas_threads() == {2}
+            share(lambda _: within.append(blas_threads()), range(2))
+            assert blas_threads() == {2}
+        assert blas_threads() == {1}
+    assert within == [{1}, {1}]
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_workers_use_blas_with_one_thread(count, no_limits):
+    with Workers(count) as pool:
+        assert blas_threads() == {1}
+        assert list(pool.map(lambda _: blas_threads(), range(3))) == [{1}] * 3
+    assert blas_threads() == {3}
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_mean_loss_reads_batches_one_at_a_time(rows):
+    alive, most = 0, 0
+
+    class Counted:
+        def loss(self, ids, targets):
+            nonlocal alive
+            alive -= 1
+            return np.float64(1.0), None
+
+    def batches():
+        nonlocal alive, most
+        for _ in range(9):
+            alive += 1
+            most = max(most, alive)
+            yield np.zeros((rows, 3), int), np.zeros((rows, 3), int)
+
+    with Workers(1) as pool:
+        assert mean_loss(Counted(), batches(), pool) == 1.0
+        assert mean_loss(Counted(), iter(()), pool) == 0.0
+    assert most == 1

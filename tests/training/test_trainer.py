@@ -1,0 +1,256 @@
+"""A run: it learns, logs, resumes exactly, and stops at numbers that are not finite."""
+
+import os
+import shlex
+import signal
+import subprocess
+
+import numpy as np
+import pytest
+
+from numpy_attention.app.main import main
+from numpy_attention.app.tasks import TASKS, make_task
+from numpy_attention.errors import InputError
+from numpy_attention.training import checkpoint
+from numpy_attention.training.config import KEEP, OPTIMIZERS, TrainConfig
+from numpy_attention.training.log import read_log
+from numpy_attention.training.parallel import Workers
+from numpy_attention.training.tasks import copying, dates, digits, reverse, sums
+from numpy_attention.training.trainer import NonFiniteError, Trainer
+from tests.training.small_runs import TINY, before_step, log_without_times, resume, text, trainer
+from tests.training.tasks.trained import synthetic_digits
+
+__all__ = ["text"]
+
+
+def test_a_tiny_text_is_learned(tmp_path, text):
+    run = trainer(tmp_path / "run", text, steps=150, context=16, eval_every=150, save_every=150)
+    with Workers(1) as workers:
+        before = run.task.evaluate(run.model, workers)["val_loss"]
+        assert run.run() == "finished"
+        after = run.task.evaluate(run.model, workers)["val_loss"]
+    assert before == pytest.approx(np.log(16), abs=0.1)  # 16 different characters, nothing known of them
+    assert after < 0.5
+
+
+def test_log_has_a_line_for_each_step_with_all_figures(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    log = read_log(tmp_path / "run" / "log.jsonl")
+    assert [entry["step"] for entry in log] == list(range(1, 13))
+    assert all(entry.keys() >= {"loss", "tokens_per_second", "learning_rate", "grad_norm"} for entry in log)
+    assert [entry["step"] for entry in log if "val_loss" in entry] == [4, 8, 12]
+    assert log[0]["learning_rate"] == pytest.approx(5e-3)
+    assert log[-1]["learning_rate"] == pytest.approx(1e-4)
+    assert log[0]["tokens_per_second"] > 0
+
+
+def test_checkpoint_holds_parameters_optimizer_step_and_config(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    arrays, meta = checkpoint.load_arrays(tmp_path / "run" / "checkpoint.npz")
+    assert meta["step"] == 12
+    assert meta["config"]["d_model"] == 16
+    assert "".join(sorted(set("one fish two fish red fish blue fish. "))) == meta["task"]["characters"]
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(arrays[f"parameters.{name}"], p)
+        assert arrays[f"optimizer.m.{name}"].shape == p.shape
+    assert arrays["optimizer.steps"] == 12
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout": 0.2},
+        {"dropout": 0.2, "recompute": True},
+        {"optimizer": "sgd", "beta1": 0.9},
+        {"optimizer": "adam", "accumulate": 2, "positions": "rotary"},
+    ],
+)
+def test_run_stopped_by_a_signal_resumes_to_the_same_bits(tmp_path, text, settings):
+    whole = trainer(tmp_path / "whole", text, **settings)
+    assert whole.run() == "finished"
+
+    parts = trainer(tmp_path / "parts", text, **settings)
+    before_step(parts, 6, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    assert parts.run() == "SIGTERM"
+    assert parts.step == 7
+    resumed = resume(tmp_path / "parts")
+    assert resumed.step == 7
+    assert resumed.run() == "finished"
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "parts") == log_without_times(tmp_path / "whole")
+    assert resumed.best == whole.best
+
+
+def test_reading_a_checkpoint_changes_no_file_of_the_run(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    unfinished = tmp_path / "run" / ".0123456789abcdef.tmp"
+    unfinished.mkdir()  # of a run that is just saving
+    resume(tmp_path / "run")
+    assert unfinished.exists()
+    assert resume(tmp_path / "run").run() == "finished"
+    assert not unfinished.exists()
+
+
+def test_leftovers_of_a_kill_in_the_last_save_are_removed(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    room = tmp_path / "run" / ".0123456789abcdef.tmp"
+    room.mkdir()
+    os.link(tmp_path / "run" / checkpoint.NAME, room / checkpoint.BEST)  # the best was about to get its name
+    assert resume(tmp_path / "run").run() == "finished"
+    assert not room.exists()
+
+
+def test_unfinished_files_of_a_run_are_recognized(tmp_path, text):
+    directory = tmp_path / "run"
+    sizes = ["--layers=1", "--heads=1", "--d-model=8", "--context=8", "--batch=2", "--steps=4", "--save-every=1"]
+    assert main(["train", "--text", str(text), "--vocabulary=byte", "--out", str(directory), *sizes]) == 0
+    written = {path.name for path in directory.iterdir()} - {"run.lock"}
+    assert {"checkpoint.previous.npz", "config.json", "loss.png"} < written
+    assert all(checkpoint.OF_A_RUN.fullmatch(name) for name in {*written, *(f"{keep}.safetensors" for keep in KEEP)})
+
+
+@pytest.mark.parametrize("task", ["text", "copy", "digits"])
+def test_recomputed_blocks_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
+    monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    settings = {"task": task, "dropout": 0.2, "steps": 5, "accumulate": 2, "layers": 2, "positions": "learned"}
+    runs = [trainer(tmp_path / str(on), text, **settings, recompute=on) for on in (False, True)]
+    for run in runs:
+        assert run.model.recompute == run.config.recompute
+        assert run.run() == "finished"
+    for name, p in runs[0].model.parameters().items():
+        np.testing.assert_array_equal(runs[1].model.parameters()[name], p)
+
+
+def test_run_killed_after_its_last_checkpoint_repeats_the_lost_steps(tmp_path, text):
+    whole = trainer(tmp_path / "whole", text)
+    whole.run()
+    def die():
+        raise RuntimeError("as if killed")
+
+    killed = trainer(tmp_path / "killed", text)
+    before_step(killed, 11, die)
+    with pytest.raises(RuntimeError, match="as if killed"):
+        killed.run()
+    assert read_log(tmp_path / "killed" / "log.jsonl")[-1]["step"] == 11  # logged, but last saved at step 9
+    resumed = resume(tmp_path / "killed")
+    assert resumed.step == 9
+    resumed.run()
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "killed") == log_without_times(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_and_optimizer_resumes_bit_for_bit(tmp_path, text, task, optimizer, monkeypatch):
+    monkeypatch.setattr(digits, "load_images", synthetic_digits)
+    monkeypatch.setattr(reverse, "EXAMPLES", 500)
+    for module in (copying, dates, reverse, sums):
+        monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
+    sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
+    sizes |= {"text": text} if task == "text" else {}
+    directory = tmp_path / "run"
+    directory.mkdir()
+    config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))
+    whole = Trainer(config, make_task(config), tmp_path)
+    part = Trainer(config, make_task(config), directory)
+    with whole.workers:
+        expected = [whole.one_step() for _ in range(4)]
+    with part.workers:
+        again = [part.one_step() for _ in range(2)]
+    part.save()
+    resumed = resume(directory)
+    with resumed.workers:
+        again += [resumed.one_step() for _ in range(2)]
+    assert again == expected
+    for name, p in whole.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    state = resumed.optimizer.state()
+    for name, array in whole.optimizer.state().items():
+        np.testing.assert_array_equal(state[name], array)
+
+
+def test_run_resumes_from_the_previous_checkpoint_as_the_error_advises(tmp_path, text, capsys):
+    trainer(tmp_path / "whole", text).run()
+    run = trainer(tmp_path / "run", text)
+    run.run()
+    path = tmp_path / "run" / checkpoint.NAME
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="the previous checkpoint is") as caught:
+        resume(tmp_path / "run")
+    command = str(caught.value).partition("to continue from it, ")[2]
+    subprocess.run(shlex.split(command), check=True)
+    resumed = resume(tmp_path / "run")
+    assert resumed.step == 9
+    assert resumed.run() == "finished"
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(resumed.model.parameters()[name], p)
+    assert log_without_times(tmp_path / "run") == log_without_times(tmp_path / "whole")
+
+
+def test_refuses_to_resume_with_another_text(tmp_path, text):
+    trainer(tmp_path / "run", text).run()
+    with open(text, "a", encoding="utf-8") as file:
+        file.write("x")
+    with pytest.raises(InputError, match="same text"):
+        resume(tmp_path / "run")
+
+
+def test_nan_stops_the_run_and_keeps_the_checkpoint(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    run.save()
+    before = (tmp_path / "run" / "checkpoint.npz").read_bytes()
+    run.model.parameters()["blocks.0.attention.w_v"][0, 0] = np.nan
+    run.step = 1  # a run that starts at step 0 saves first
+    with pytest.raises(NonFiniteError, match=r"step 2.*blocks\.0\.attention\.w_v"):
+        run.run()
+    assert (tmp_path / "run" / "checkpoint.npz").read_bytes() == before
+
+
+def test_best_and_previous_checkpoints_are_kept(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    losses = iter([3.0, 1.0, 2.0])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    run.run()
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 8
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.PREVIOUS)[1]["step"] == 9
+    assert run.best == 1.0
+
+
+def test_checkpoint_is_written_on_schedule_and_with_every_new_best(tmp_path, text):
+    run, saved = trainer(tmp_path / "run", text), []
+    losses = iter([3.0, 1.0, 2.0])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    run.save = lambda: saved.append(run.step)
+    run.run()
+    assert saved == [0, 3, 4, 6, 8, 9, 12]
+
+
+def test_single_step_of_a_run_is_its_best(tmp_path, text):
+    trainer(tmp_path / "run", text, steps=1).run()
+    assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 1
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batch_uses_the_requested_number_of_threads(tmp_path, text, workers):
+    assert trainer(tmp_path / "run", text, workers=workers).workers.count == workers
+
+
+def test_patience_stops_after_evaluations_without_a_new_best(tmp_path, text):
+    run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
+    losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    assert run.run() == "stopped early"
+    assert run.step == 8
+
+
+def test_accumulation_and_workers_change_only_rounding(tmp_path, text):
+    plain = trainer(tmp_path / "a", text, workers=1)
+    cut = trainer(tmp_path / "b", text, workers=2, accumulate=3)
+    plain.run()
+    cut.run()
+    for name, p in plain.model.parameters().items():
+        np.testing.assert_allclose(cut.model.parameters()[name], p, atol=2e-4, err_msg=name)
