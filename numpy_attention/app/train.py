@@ -28,7 +28,7 @@ from numpy_attention.app.pictures import pictures
 from numpy_attention.app.source import named_path
 from numpy_attention.app.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.errors import InputError, shell_path
-from numpy_attention.files import exists, reading, writing
+from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
 from numpy_attention.training.config import TrainConfig, command_line, option
 from numpy_attention.training.mpi import OneProcess, started_ranks
@@ -161,7 +161,7 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def _settings_from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    with reading(path) as file:
+    with reading(path), open(path, "rb") as file:
         raw = file.read(MAX_SETTINGS + 1)
     if len(raw) > MAX_SETTINGS:
         raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes, so it is not a settings file")
@@ -177,9 +177,9 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
 
 def _check_free(directory: Path) -> None:
     """Refuse a directory that already holds a run."""
-    if exists(directory) and not directory.is_dir():
+    if directory.exists() and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; give a directory")
-    if any(exists(directory / name) for name in (checkpoint.NAME, "log.jsonl", "config.json")):
+    if any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json")):
         again = f"continue it with --resume {shell_path(directory)}"
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 

@@ -19,6 +19,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ import numpy as np
 
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.errors import InputError, escaped
-from numpy_attention.files import temporary_folder
 from numpy_attention.grade.guard import NotOwnWork
 from numpy_attention.grade.wire import MAX_TEXT, Encoder, InvalidMessage, Mutable, Reference, decode, read_line
 
@@ -117,7 +117,7 @@ class Process:
         self.file, self.exercise, self.seconds = file, exercise, seconds
         self.released: list[int] = []
         self.printed, self.size, self.broken = b"", 0, ""
-        self._folder = temporary_folder()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self._where = Path(self._folder.name, "where.txt")
         guarded = " ".join(exercise.answers), " ".join(exercise.parts)
         command = [sys.executable, "-W", "ignore", "-m", "numpy_attention.grade.worker", *guarded]

@@ -11,6 +11,7 @@ import importlib.util
 import os
 import re
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -18,7 +19,6 @@ from typing import TextIO
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import escaped, shell_path
-from numpy_attention.files import temporary_folder
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
 from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process
@@ -244,7 +244,7 @@ def hypothesis_elsewhere() -> Iterator[None]:
     if os.environ.get(name):
         yield
         return
-    with temporary_folder() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ[name] = folder
         try:
             yield

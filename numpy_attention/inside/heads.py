@@ -26,6 +26,7 @@ zeros add nothing to the sums.
 """
 
 import math
+import re
 from typing import Any
 
 import numpy as np

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.files import exists
 
 UNFINISHED = ".unfinished-"  # prefix of the folder of an incomplete model
 TOO_OLD = 24 * 3600  # seconds; an incomplete model older than this was left by a killed process
@@ -59,7 +58,7 @@ def fetch(name: str) -> Path:
         raise InputError(f"there is no model {name!r} to fetch; known are {', '.join(SOURCES)}")
     source = SOURCES[name]
     place = cache_folder() / source.model
-    if exists(place):
+    if place.exists():
         return place
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -81,13 +80,13 @@ def located(name: str) -> Path:
     Raises: InputError for a missing model, with the command that fetches it, and for an unknown name.
     """
     path = Path(name)
-    if name and exists(path):  # an empty name would be the current folder
+    if name and path.exists():  # an empty name would be the current folder
         return path
     if name not in SOURCES:
         called = name or repr(name)
         raise InputError(f"there is no file, folder or model called {called}; known models are {', '.join(SOURCES)}")
     path = cache_folder() / SOURCES[name].model
-    if not exists(path):
+    if not path.exists():
         raise InputError(f"{name} is not here yet; get it with: python -m numpy_attention fetch {name}")
     return path
 

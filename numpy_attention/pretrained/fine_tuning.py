@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError, shell_path
-from numpy_attention.files import exists, reading
+from numpy_attention.files import reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import Pretrained, load_pretrained
@@ -31,7 +31,7 @@ class Start:
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
         self.path = located(config.from_ or "")
-        if exists(self.path / checkpoint.NAME):
+        if (self.path / checkpoint.NAME).exists():
             fix = f"continue it with --resume {shell_path(self.path)}, or name a pretrained model"
             raise InputError(f"--from {self.path} is the output of a training run; {fix}")
         self.sha256 = fingerprint(self.path)
@@ -87,7 +87,7 @@ def fingerprint(path: Path) -> str:
     files = [path] if path.is_file() else sorted([*path.glob("config.json"), *path.glob("*.safetensors")])
     digest = hashlib.sha256()
     for file in files:
-        with reading(file) as opened:
+        with reading(file), open(file, "rb") as opened:
             digest.update(hashlib.file_digest(opened, "sha256").digest())
     return digest.hexdigest()
 

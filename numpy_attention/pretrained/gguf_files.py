@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError
-from numpy_attention.files import open_regular
 
 TEXT, LIST = 8, 9  # the kinds of a setting that is not a number
 NUMBERS = {0: "u1", 1: "i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8"}
@@ -80,7 +79,7 @@ def mapped(path: str | PathLike[str]) -> np.ndarray:
 
     Raises: OSError for a file that cannot be opened or is not a regular file; InputError for an empty file.
     """
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         if not file.read(1):
             raise InputError("it is empty")
         return np.asarray(np.memmap(file, np.uint8, "r"))

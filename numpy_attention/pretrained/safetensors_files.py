@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
-from numpy_attention.files import atomic_write, config_from, open_regular, read_into
+from numpy_attention.files import atomic_write, config_from, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
@@ -81,7 +81,6 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     safetensors = package("safetensors", "safetensors files")
     numpy_files = package("safetensors.numpy", "safetensors files")
     try:
-        open_regular(path).close()
         with safetensors.safe_open(path, framework="numpy") as file:
             about = (file.metadata() or {}).get(KEY)
         arrays: dict[str, np.ndarray] = numpy_files.load_file(path)

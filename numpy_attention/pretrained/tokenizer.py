@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import MAX_SAID, InputError, short_repr
-from numpy_attention.files import exists, reading
+from numpy_attention.files import reading
 from numpy_attention.pretrained.folders import MAX_JSON, json_bytes, read_json
 from numpy_attention.pretrained.gguf_files import package
 from numpy_attention.pretrained.growth import MAX_VALUES, check_file, check_growth, check_vocabulary
@@ -182,8 +182,8 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
     end = end.get("content") if isinstance(end, dict) else end
     with _refused(f"{about} names an impossible eos_token"):  # half a surrogate pair
         last = made.token_to_id(end) if isinstance(end, str) else None
-    if template is None and exists(jinja):
-        with reading(jinja) as text:
+    if template is None and jinja.exists():
+        with reading(jinja), open(jinja, "rb") as text:
             template = text.read(MAX_JSON).decode("utf-8", "replace")
     return Tokenizer(made, [] if last is None else [last], template if isinstance(template, str) else None)
 

@@ -26,7 +26,6 @@ Loading checks every file; `numpy_attention/files/arrays.py` explains how.
 import contextlib
 import json
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,15 +35,11 @@ import numpy as np
 
 from numpy_attention import files
 from numpy_attention.errors import InputError, shell_path
-from numpy_attention.files import atomic_write, save_arrays, sweep, writing
+from numpy_attention.files import atomic_write, save_arrays, writing
 
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
 BEST = "checkpoint.best.npz"
-OF_A_RUN = re.compile(
-    r"checkpoint(\.previous|\.best)?\.npz|ids-\w+\.npy|config\.json|log\.jsonl|(adapter|merged)\.safetensors"
-    r"|(loss|positions|heads)\.png"
-)
 
 
 def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
@@ -68,7 +63,6 @@ def keep_as(path: Path, name: str) -> None:
 def tidy(directory: Path, best: bool) -> None:
     """Finish the work of a killed run: remove unfinished files, and keep the checkpoint if it is the best."""
     with writing(directory):
-        sweep(directory, OF_A_RUN)
         if best:
             keep_as(directory / NAME, BEST)
 

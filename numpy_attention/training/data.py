@@ -52,7 +52,7 @@ def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
     """
     decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
     try:
-        with reading(path) as file:
+        with reading(path), open(path, "rb") as file:
             while raw := file.read(size):
                 text = decoder.decode(raw)
                 yield text if begun else text.removeprefix("\ufeff")

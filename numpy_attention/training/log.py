@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.files import atomic_write, reading, writing
-from numpy_attention.files.whole import open_handle
 
 MAX_LINE = 2**20  # in bytes; a line of a run has a few hundred bytes
 LARGEST = 1e300  # the largest number that a plot can show: the length of its axis must not overflow
@@ -31,7 +30,7 @@ class Log:
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
-        with writing(self.path), open(self.path, "a", encoding="utf-8", opener=open_handle) as file:
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(entry) + "\n")
 
 
@@ -43,7 +42,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     lines, odd = [], 0
-    with reading(path) as file:
+    with reading(path), open(path, "rb") as file:
         while raw := file.readline(MAX_LINE):
             line = _entry(raw)
             if line is not None:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.files import atomic_write, open_regular
+from numpy_attention.files import atomic_write
 
 READ_AT_ONCE = 2**20  # ids of a file
 CHECKSUM = 4  # bytes
@@ -58,7 +58,7 @@ def map_ids(path: Path, vocabulary_size: int) -> np.ndarray | None:
     """The ids in a file, mapped into memory; None if the file does not exist or has changed since it was written."""
     dtype = id_dtype(vocabulary_size)
     start = len(_header(0, dtype))
-    with contextlib.suppress(OSError, ValueError), open_regular(path) as file:  # ValueError: the file shrinks meanwhile
+    with contextlib.suppress(OSError, ValueError), open(path, "rb") as file:  # ValueError: the file shrinks meanwhile
         count = (os.fstat(file.fileno()).st_size - start - CHECKSUM) // dtype.itemsize
         if count < 1 or file.read(start) != _header(count, dtype):
             return None

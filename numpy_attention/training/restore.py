@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from, exists, read_into
+from numpy_attention.files import config_from, read_into
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training import checkpoint
@@ -87,11 +87,11 @@ def check_optimizer(arrays: dict[str, np.ndarray], progress: HowFar) -> None:
 
 def checkpoint_path(directory: Path) -> Path:
     """The path of a run's checkpoint; `directory` may also be the checkpoint file."""
-    if not exists(directory):
+    if not directory.exists():
         raise InputError(f"there is no directory {directory}")
     if not directory.is_dir():
         return directory
-    if not exists(directory / checkpoint.NAME):
+    if not (directory / checkpoint.NAME).exists():
         raise InputError(f"{directory} holds no {checkpoint.NAME}; give a directory that `train` has written")
     return directory / checkpoint.NAME
 

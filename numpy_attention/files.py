@@ -1,0 +1,151 @@
+"""Files: atomic writes, and arrays in a file together with a description.
+
+A process can be killed in the middle of a write. So a file is first written under another name and forced to the disk
+(fsync); then it gets its real name. Renaming is atomic: a reader finds the complete old file or the complete new file.
+
+    .model.tmp.npz   ->   fsync   ->   model.npz
+
+The file of arrays is a plain `.npz`: a zip of `.npy` arrays, uncompressed, with a checksum for each; `np.load` reads it.
+Pickle is refused, because a pickle can run code.
+"""
+
+import contextlib
+import json
+import math
+import os
+import typing
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.backend import move, to_host
+from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
+from numpy_attention.pieces import non_finite
+
+FORMAT, VERSION = "numpy_attention checkpoint", 2
+
+
+@contextlib.contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path with the same ending; at the end of the block the file there gets the name `path`.
+
+    Raises: OSError if the file cannot be written; then the old file remains.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    try:
+        yield temporary
+        _sync(temporary, os.O_RDWR)
+        os.replace(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+    with contextlib.suppress(OSError):  # some systems cannot open directories
+        _sync(path.parent, os.O_RDONLY)
+
+
+def _sync(path: Path, mode: int) -> None:
+    handle = os.open(path, mode)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(place: object) -> Iterator[None]:
+    """Turn an OSError into an InputError that names `place`.
+
+    Raises: InputError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot write to {place}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def reading(path: object) -> Iterator[None]:
+    """Turn an OSError into an InputError that names `path`.
+
+    Raises: InputError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    """Write arrays and a JSON description to `path`, in one atomic write."""
+    description = json.dumps({"format": FORMAT, "version": VERSION} | meta).encode()
+    members = {"meta": np.frombuffer(description, dtype=np.uint8), **move(arrays, to_host)}
+    with atomic_write(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        for name, array in members.items():  # np.savez cannot store an array called `file`
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the description in a file that `save_arrays` wrote.
+
+    Raises: InputError for a file that is missing, damaged or not a checkpoint.
+    """
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            claimed, size = sum(info.file_size for info in archive.infolist()), os.fstat(file.fileno()).st_size
+            if claimed > size:  # before memory is taken for it: checkpoints are not compressed
+                raise InputError(f"its members claim {claimed} bytes in a file of {size}")
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        meta = json.loads(arrays.pop("meta").tobytes())
+        if meta["format"] != FORMAT:
+            raise InputError("it is not a checkpoint of numpy_attention")
+        if meta["version"] != VERSION:
+            raise InputError(f"it has format version {meta['version']!r}, but this program reads version {VERSION}")
+    except InputError as error:
+        raise InputError(f"{path} cannot be loaded: {error}") from None
+    except FileNotFoundError:
+        raise InputError(f"there is no checkpoint {path}") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+    except MemoryError:
+        raise InputError(f"{path} is larger than the free memory") from None
+    except Exception as error:  # a damaged zip or header can raise many kinds of errors in zipfile and NumPy
+        reason = f"{type(error).__name__}: {error}"[:MAX_SAID]
+        raise InputError(f"{path} is damaged or not a checkpoint ({reason})") from None
+    return arrays, meta
+
+
+def config_from(config_class: Any, values: dict[str, Any]) -> Any:
+    """The configuration with these values. Each value must have the type that its field declares.
+
+    Raises: TypeError or ValueError for values that this configuration does not allow.
+    """
+    for name, kind in typing.get_type_hints(config_class).items():
+        allowed = [typing.get_origin(one) or one for one in typing.get_args(kind) or (kind,)]
+        value: Any = values.get(name)
+        if name in values and type(value) not in allowed and not (type(value) is int and float in allowed):
+            raise TypeError(f"{name} must be {' or '.join(t.__name__ for t in allowed)}, got a {type(value).__name__}")
+        if type(value) in (int, float) and (abs(value) >= 2**63 or not math.isfinite(value)):
+            raise ValueError(f"{name} is too large or not finite")
+    return config_class(**values)
+
+
+def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
+    """Copy the arrays called `prefix` + name into `mine` in place.
+
+    Raises: InputError for differences in names, shapes or dtypes, and for numbers that are not finite. In these cases
+    nothing is copied.
+    """
+    theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    if wrong := mismatches(mine, theirs, what):
+        raise InputError(f"the checkpoint does not fit the {what}: {several(wrong)}")
+    for name in mine:
+        if value := non_finite(theirs[name]):
+            raise InputError(f"the checkpoint cannot be used: {prefix}{name} holds {value}")
+    for name, array in mine.items():
+        array[...] = np.asarray(theirs[name], like=array)
