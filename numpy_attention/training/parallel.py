@@ -45,17 +45,10 @@ Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-
-
-def lock_is_on() -> bool:
-    """Whether the interpreter lock lets only one thread run Python code at a time; free-threaded Python has no lock."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
 # Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
 # they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
-# thread; at a tenth of this number they are half as fast. Without the lock, a fifth of this number is enough.
-WORTH_THREADS = 30_000_000 if lock_is_on() else 6_000_000
+# thread; at a tenth of this number they are half as fast.
+WORTH_THREADS = 30_000_000
 
 
 def usable_cores() -> int:
@@ -90,7 +83,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         self._context = ExitStack()
-        self._context.enter_context(blas_threads(1))
+        self._context.enter_context(single_threaded_blas())
         if self.count > 1:
             self._context.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_INTERVAL)
@@ -116,10 +109,10 @@ class Workers:
             return
 
         def run_all(work: Work, items: Iterable[Any]) -> None:
-            with blas_threads(1):
+            with single_threaded_blas():
                 list(pool.map(work, items))
 
-        with blas_threads(self.count), lend(run_all, self.count):
+        with _blas_threads(self.count), lend(run_all, self.count):
             yield
 
 
@@ -218,15 +211,17 @@ def one_thread_after_first(tokens: Iterable[int]) -> Iterator[int]:
     """
     tokens = iter(tokens)
     yield from islice(tokens, 1)
-    with blas_threads(1):
+    with single_threaded_blas():
         yield from tokens
 
 
-def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses `count` threads, or the number in the environment if it is less.
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """Inside this context BLAS uses one thread, if threadpoolctl is installed."""
+    return _blas_threads(1)
 
-    Without threadpoolctl, BLAS keeps its number of threads.
-    """
+
+def _blas_threads(count: int) -> AbstractContextManager[Any]:
+    """Inside this context BLAS uses `count` threads, or the number in the environment if it is less."""
     count, controller = min([count, *_asked("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")]), _controller()
     return nullcontext() if controller is None else controller.limit(limits=count, user_api="blas")
 

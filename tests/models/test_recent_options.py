@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,9 +10,6 @@ import pytest
 import numpy_attention as na
 from numpy_attention.files import config_from
 from numpy_attention.inside import copying_scores, direct_effects, forward_with, unembedding
-from numpy_attention.layers import multi_head_attention
-from numpy_attention.layers.multi_head_attention import SharedPositions
-from numpy_attention.models.generate import last_logits
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training.restore import gpt_model
 from tests.models.gradients import randomized
@@ -102,71 +97,6 @@ def test_tiles_and_recomputing_change_nothing(name: str, rng: np.random.Generato
             np.testing.assert_allclose(gradient, grads[key], rtol=1e-9, atol=1e-12)
     for key, of_tiles in tiled.attention_weights(ids).items():
         np.testing.assert_allclose(of_tiles, weights[key], rtol=1e-10, atol=1e-13)
-
-
-def tables_of_each_call(
-    shared: SharedPositions, x: np.ndarray, width: int, base: float, scaling: dict[str, Any] | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """In place of `SharedPositions.tables`: nothing is shared."""
-    positions = shared.positions[:, None] if shared.positions.ndim == 2 else shared.positions
-    _, cache = na.rotary(x, positions, frequencies=na.rotary_frequencies(width, base, scaling))
-    return cache.cos, cache.sin
-
-
-def results(model: na.GPT, seed: int) -> Iterator[np.ndarray]:
-    """Logits and gradients for all kinds of positions; logits with a KV cache and left padding."""
-    rng = np.random.default_rng(seed)
-    ids, targets, dlogits = rng.integers(0, V, (2, T)), rng.integers(0, V, (2, T)), rng.standard_normal((2, T, V))
-    for positions in (None, np.arange(T) + 3, np.maximum(np.arange(T) - [[3], [0]], 0)):
-        logits, cache = model.forward(ids, positions=positions)
-        yield logits
-        for _, gradient in model.gradients_from_logits(cache, dlogits.astype(logits.dtype)):
-            yield gradient
-    loss, cache = model.loss(ids, targets)
-    yield loss
-    yield from model.backward(cache).values()
-    past = [na.KeyValueCache(T) for _ in model.blocks]
-    for part in (ids[:, :4], ids[:, 4:5], ids[:, 5:]):
-        yield model.forward(part, past=past)[0]
-    past = [na.KeyValueCache(T) for _ in model.blocks]
-    for columns in (4, 5, T):
-        yield last_logits(model, ids, np.array([0, 3]), columns, past)  # the second text has 3 columns of padding
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", MODELS)
-def test_tables_shared_by_all_layers_change_no_bit(
-    name: str, dtype: type, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = randomized(na.GPT(dataclasses.replace(CONFIG, **MODELS[name]), rng, dtype), rng)
-    for recompute in (False, True):
-        model.recompute = recompute
-        shared = list(results(model, 0))
-        with ThreadPoolExecutor(2) as pool:
-            in_threads = list(pool.map(lambda seed: list(results(model, seed)), [0, 1, 0, 1]))
-        with monkeypatch.context() as patch:
-            patch.setattr(SharedPositions, "tables", tables_of_each_call)
-            expected = [list(results(model, seed)) for seed in (0, 1)]
-        for found, right in zip([shared, *in_threads], [expected[0], *expected, *expected], strict=True):
-            for one, other in zip(found, right, strict=True):
-                np.testing.assert_array_equal(one, other)
-
-
-@pytest.mark.parametrize(
-    ("name", "count"), [("gemma 3", 2), ("gpt-oss", 1), ("smollm 3", 1), ("ALiBi, local and global blocks", 0)]
-)
-def test_each_forward_makes_a_table_once(
-    name: str, count: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model, (ids, targets), made = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, 2, T)), []
-    make = multi_head_attention.rotary_tables
-    monkeypatch.setattr(multi_head_attention, "rotary_tables", lambda x, *a, **o: made.append(1) or make(x, *a, **o))
-    for model.recompute in (False, True):
-        _, cache = model.loss(ids, targets)
-        assert len(made) == count
-        model.backward(cache)
-        assert len(made) == count
-        made.clear()
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -280,19 +210,6 @@ def test_effects_of_heads_refuse_branch_norms(rng: np.random.Generator) -> None:
 def test_refuses_invalid_options(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
-
-
-@pytest.mark.parametrize("change", [{"rotary_scaling": [1.0]}, {"sink": 1}, {"d_k": 2.5}, {"nope_every": "2"}], ids=str)
-def test_refuses_options_of_another_type(change: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match=next(iter(change))):
-        dataclasses.replace(CONFIG, window=2, **change)
-
-
-def test_configuration_copies_the_scaling() -> None:
-    scaling = dict(YARN)
-    config = dataclasses.replace(CONFIG, rotary_scaling=scaling)
-    scaling["factor"] = -1.0
-    assert config.rotary_scaling == YARN
 
 
 @pytest.mark.parametrize("name", MODELS)
