@@ -136,25 +136,6 @@ def test_loss_by_rows_equals_loss_of_all_logits(name: str, logits_at_once: int, 
             assert gradient.flags.c_contiguous
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("part", ["token_embedding", "head", "blocks"])
-def test_frozen_arrays_get_no_gradient_from_a_loss_by_rows(tied: bool, part: str, rng: np.random.Generator) -> None:
-    model, arrays = gpt(rng, tie_weights=tied)
-    model.logits_at_once = 30
-    of_all = model.backward(loss_of(model, arrays)[1])
-    for layer in model.blocks if part == "blocks" else [getattr(model, part)]:
-        if layer is not None:
-            layer.freeze()
-    _, cache = loss_of(model, arrays)
-    assert cache.cross_entropy.frozen == (part == ("token_embedding" if tied else "head"))
-    streamed = dict(model.gradients(cache))
-    grads = model.backward(cache)
-    assert grads.keys() == {name for name in of_all if not name.startswith(part)}
-    assert "token_embedding.table" not in streamed or part != "token_embedding"
-    for name, gradient in grads.items():
-        np.testing.assert_allclose(gradient, of_all[name], rtol=0, atol=1e-13)
-
-
 def test_loss_by_rows_saves_memory_with_a_large_vocabulary(rng: np.random.Generator) -> None:
     V, N = 20_000, 8 * 32
     config = na.GPTConfig(vocab_size=V, context_length=32, d_model=8, num_heads=2, num_layers=1)

@@ -42,16 +42,6 @@ def test_gradient_of_the_context_is_the_sum_over_all_blocks(pre_norm, rng):
     assert_gradients(layer, (x, context), {"dropout": True}, rng)
 
 
-def test_gradients_are_yielded_from_the_last_block_to_the_first(rng):
-    layer, x = stack(rng, pre_norm=True, positions="learned"), rng.standard_normal((3, 5, 12))
-    y, cache = layer.forward(x)
-    parts = [name.rpartition(".")[0] for name, _ in layer.gradients(y, cache, "encoder.")]
-    order = ("norm", "blocks.1.attention", "blocks.0.attention")
-    places = [parts.index(f"encoder.{name}") for name in order]
-    assert places == sorted(places)
-    assert parts[-1] == "encoder.position"
-
-
 def test_weights_have_the_names_of_their_layers(rng):
     layer, x = stack(rng, cross_attention=True), rng.standard_normal((3, 5, 12))
     _, cache = layer.forward(x, rng.standard_normal((3, 4, 12)))

@@ -114,16 +114,6 @@ def test_the_types_of_segments_are_added(rng):
         model.forward(ids, types=np.full_like(ids, 2))
 
 
-def test_loss_is_lower_for_matching_pairs(rng):
-    """The same texts on both sides are matching pairs; in another order they do not match."""
-    model = na.TextEncoder(dataclasses.replace(CONFIG, temperature=0.01), rng, np.float64)
-    ids = rng.integers(1, V, (B, T))
-    together, _ = model.loss(ids, ids)
-    apart, _ = model.loss(ids, ids[[1, 2, 3, 0]])
-    assert together < 0.5
-    assert apart > 2.0
-
-
 def test_loss_is_the_cross_entropy_of_the_cosines(rng):
     model = encoder(rng, temperature=0.3)
     ids, targets = batch(rng)
@@ -131,13 +121,6 @@ def test_loss_is_the_cross_entropy_of_the_cosines(rng):
     scores = a @ b.T / 0.3
     expected = np.mean([np.log(np.exp(scores[i]).sum()) - scores[i, i] for i in range(B)])
     assert float(model.loss(ids, targets)[0]) == pytest.approx(expected, rel=1e-12)
-
-
-def test_single_pair_has_zero_loss_and_zero_gradients(rng):
-    model = encoder(rng)
-    loss, cache = model.loss(*(ids[:1] for ids in batch(rng)))
-    assert float(loss) == 0.0
-    assert not any(np.abs(gradient).max() > 1e-12 for gradient in model.backward(cache).values())
 
 
 @pytest.mark.slow
@@ -206,31 +189,9 @@ def test_loaded_encoder_equals_the_saved_encoder(rng, tmp_path):
         ({"temperature": 0.0}, "temperature must be at least 1e-06"),
         ({"temperature": math.nan}, "temperature must be finite, got nan"),
         ({"positions": "rotary"}, "positions must be one of learned, sinusoidal"),
-        ({"num_heads": 5}, "d_model must be divisible by num_heads"),
-        ({"vocab_size": 0}, "vocab_size must be at least 1"),
-        ({"activation": "swish"}, "activation must be one of"),
     ],
     ids=str,
 )
 def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        (np.zeros(T, np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
-        (np.zeros((B, 0), np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
-        (np.zeros((B, 10), np.int64), "T at most the context_length 9"),
-        (np.full((B, T), V), rf"integers in \[0, {V}\), got {V}"),
-        (np.full((B, T), -1), rf"integers in \[0, {V}\), got -1"),
-    ],
-    ids=["one text", "no token", "too long", "above", "below"],
-)
-def test_refuses_invalid_ids(ids, message, rng):
-    model = encoder(rng)
-    with pytest.raises(ValueError, match=message):
-        model.forward(ids)
-    with pytest.raises(TypeError, match="ids must be an integer array"):
-        model.forward(np.zeros((B, T)))
