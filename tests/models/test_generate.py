@@ -62,6 +62,23 @@ def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):
     assert runs == [3] + [1] * 19
 
 
+def test_blas_uses_one_thread_for_each_next_token(rng, monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    model, runs, forward = gpt(rng), [], na.GPT.forward
+
+    def counted(self, ids, **options):
+        info = threadpoolctl.threadpool_info()
+        runs.append((ids.shape, *{one["num_threads"] for one in info if one["user_api"] == "blas"}))
+        return forward(self, ids, **options)
+
+    monkeypatch.setattr(na.GPT, "forward", counted)
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        model.generate([[1, 2, 3], [4]], 7, rng)
+        assert runs == [((2, 3), 3)] + 4 * [((2, 1), 1)] + 2 * [((2, 7), 3)]  # prompts, tokens, a sliding window
+
+
 def test_a_row_ends_with_its_stop_token(rng):
     model = gpt(rng)
     whole = model.generate(PROMPTS[:3], 30, np.random.default_rng(2))

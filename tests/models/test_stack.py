@@ -28,8 +28,7 @@ def test_stack_equals_its_parts_run_in_order(pre_norm, rng):
     np.testing.assert_array_equal(layer.forward(x)[0], y)
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize(("pre_norm", "positions"), [(True, "learned"), (False, "sinusoidal")])
 def test_gradients_agree_with_central_differences(pre_norm, positions, rng):
     layer = stack(rng, pre_norm=pre_norm, positions=positions, dropout=0.2)
     assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), {"dropout": True}, rng)

@@ -16,7 +16,6 @@ from numpy_attention.training.parallel import (
     default_workers,
     loss_and_gradients,
     mean_loss,
-    one_thread_after_first,
     shards,
     usable_cores,
 )
@@ -129,7 +128,7 @@ def test_short_step_uses_one_thread(monkeypatch):
     assert default_workers(20, WORTH_THREADS, cores=2) == 2
     assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    monkeypatch.setattr("numpy_attention.training.parallel._controller", lambda: None)
+    monkeypatch.setattr("numpy_attention.threads._controller", lambda: None)
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be limited to one thread
 
 
@@ -211,11 +210,4 @@ def test_workers_use_blas_with_one_thread(count, no_limits):
     with Workers(count) as pool:
         assert blas_threads() == {1}
         assert list(pool.map(lambda _: blas_threads(), range(3))) == [{1}] * 3
-    assert blas_threads() == {3}
-
-
-def test_blas_uses_one_thread_after_the_first_token(no_limits):
-    threads = [blas_threads() for _ in one_thread_after_first([7, 8, 9])]
-    assert threads == [{3}, {1}, {1}]
-    assert list(one_thread_after_first([])) == []
     assert blas_threads() == {3}
