@@ -54,19 +54,6 @@ def test_unknown_characters_are_named():
         CharVocabulary("abc").encode("\udcff")  # an undecodable byte of the command line as Python shows it
 
 
-def test_error_shortens_a_large_vocabulary():
-    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; known are ") as caught:
-        CharVocabulary("".join(map(chr, range(0x4E00, 0x9FFF)))).encode("ab")
-    assert len(str(caught.value)) < 200
-
-
-def test_error_names_at_most_five_unknown_characters():
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; known are 'abc'"):
-        CharVocabulary("abc").encode("tsrqpa")
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; known are 'abc'"):
-        CharVocabulary("abc").encode("utsrqpa")
-
-
 def test_files_are_read_character_for_character(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac\n")
