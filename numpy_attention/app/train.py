@@ -153,9 +153,11 @@ def _settings_from_file(path: Path | None) -> dict[str, Any]:
 
 def _check_free(directory: Path) -> None:
     """Refuse a directory that already holds a run."""
+    with writing(f"--out {directory}"):  # the system may refuse a name, for example, a long one
+        used = any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json"))
     if directory.exists() and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; give a directory")
-    if any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json")):
+    if used:
         again = f"continue it with --resume {shell_path(directory)}"
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from, read_into
+from numpy_attention.files import config_from, read_into, reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training import checkpoint
@@ -41,8 +41,9 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
 
 def checkpoint_path(directory: Path) -> Path:
     """The path of a run's checkpoint; `directory` may also be the checkpoint file."""
-    if not directory.exists():
-        raise InputError(f"there is no directory {directory}")
+    with reading(directory):  # the system may refuse a name, for example, a long one
+        if not directory.exists():
+            raise InputError(f"there is no directory {directory}")
     if not directory.is_dir():
         return directory
     if not (directory / checkpoint.NAME).exists():

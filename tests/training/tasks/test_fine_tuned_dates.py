@@ -42,6 +42,7 @@ def test_batches_hold_no_held_out_pair(trainer):
             assert trainer.task.question(written).tobytes() not in asked
 
 
+@pytest.mark.slow
 def test_training_improves_answers(trainer):
     with trainer.workers:
         losses = [trainer.one_step()[0] for _ in range(40)]
