@@ -193,7 +193,7 @@ class Trainer:
         self.optimizer.load_state(state)
         for name in PROGRESS:
             setattr(self, name, meta[name])
-        self.best = math.inf if meta["best"] is None else meta["best"]
+        self.best = math.inf if meta.get("best") is None else meta["best"]
 
     @contextlib.contextmanager
     def _noting_signals(self) -> Iterator[None]:

@@ -62,20 +62,18 @@ def test_training_completes_when_the_clock_does_not_advance(tmp_path, text, monk
     assert "0 tokens/s  0 s left" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("no_pictures")
-def test_same_seed_gives_the_same_run_and_another_seed_differs(tmp_path, text, capsys):
-    samples = []
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        assert main(["train", "--text", str(text), "--out", str(tmp_path / name), *SIZES, "--seed", str(seed)]) == 0
-        samples.append(re.search("a sample:\n(.*)\nin ", capsys.readouterr().out, re.DOTALL).group(1))
-    assert samples[0] == samples[1] != samples[2]
+def test_same_seed_gives_the_same_run_and_another_seed_differs(tmp_path, text):
+    a, b, c = (tmp_path / name for name in "abc")
+    for out, seed in ((a, 3), (b, 3), (c, 4)):
+        trained("--text", text, "--out", out, *SIZES, "--seed", seed)
+    assert parameters(a) == parameters(b)
+    assert parameters(a) != parameters(c)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_smallest_run_can_be_trained_and_sampled(tmp_path, text, capsys):
     sizes = ["--layers=1", "--heads=1", "--d-model=3", "--positions=learned", "--context=1", "--batch=1", "--workers=3"]
     run = str(tmp_path / "run")
-    assert main(["train", "--text", str(text), "--out", run, *sizes, "--steps=2", "--eval-every=1"]) == 0
+    trained("--text", text, "--out", run, *sizes, "--steps=2", "--eval-every=1")
     capsys.readouterr()
     assert main(["sample", run, "--prompt", "T", "--tokens", "5"]) == 0
     assert len(capsys.readouterr().out) == len("T") + 5 + 1
@@ -292,14 +290,8 @@ def test_refuses_unusable_settings_file(tmp_path, monkeypatch, capsys, content, 
      "--beta2 has an effect only with --optimizer adamw or adam, not with sgd"),
     (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")  # fmt: skip
-@pytest.mark.parametrize("place", ["options", "file"])
-def test_refuses_settings_without_effect(tmp_path, monkeypatch, capsys, arguments, message, place):
+def test_refuses_settings_without_effect(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    if place == "file":
-        settings = [one.removeprefix("--").split("=") for one in arguments]
-        lines = [f"{name.replace('-', '_')} = {v if v[0].isdigit() else json.dumps(v)}" for name, v in settings]
-        (tmp_path / "run.toml").write_text("\n".join(lines))
-        arguments = ["--config", "run.toml"]
     assert message in refused(capsys, "train", *arguments)
     assert not (tmp_path / "runs").exists()
 

@@ -90,6 +90,7 @@ def test_short_text_is_read_once_and_its_fingerprint_is_of_what_was_read(tmp_pat
     assert times == [text] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
 def test_checkpoint_holds_the_vocabulary_so_sample_needs_no_text(tmp_path, text, capsys, settings):
@@ -121,6 +122,7 @@ def test_losses_of_other_vocabularies_are_also_reported_per_character(tmp_path, 
     assert figures["val_loss_per_character"] == pytest.approx(per_character)
 
 
+@pytest.mark.slow
 def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
     (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
     run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
