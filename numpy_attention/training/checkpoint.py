@@ -60,7 +60,7 @@ def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], b
 
 def keep_as(path: Path, name: str) -> None:
     """Give the file a second name in its folder, atomically; later saves replace only the first name."""
-    with _second_name(path, name):
+    with writing(path.parent), _second_name(path, name):
         pass
 
 

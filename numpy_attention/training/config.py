@@ -47,7 +47,10 @@ def _setting(default: Any, help: str, low: float | None = None, below: float | N
 @dataclass(frozen=True)
 class TrainConfig:
     """Every setting of a run. The settings, the text and the number of ranks determine the result; bit for bit if
-    `workers` is given, since its default depends on the machine."""
+    `workers` is given, since its default depends on the machine.
+
+    Raises: InputError that names the option, for a wrong value.
+    """
 
     task: str = _setting("text", "the task to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics of Python 3.11)")
@@ -103,7 +106,10 @@ class TrainConfig:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
-        """The config with these values; an unknown key is refused, and the error suggests the nearest setting."""
+        """The config with these values.
+
+        Raises: InputError for an unknown key, with the nearest setting, and for a wrong value.
+        """
         names = [field.name for field in dataclasses.fields(cls)]
         values = {"from_" if key == "from" else key: value for key, value in values.items()}
         for key in values:
@@ -160,6 +166,8 @@ def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
     allowed = (int, float) if kind is float else kind
     if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
         raise InputError(f"{name} must be {_NAMES[kind]}, got {short_repr(value)}")
+    if value == "":
+        raise InputError(f"{name} must be a name, got ''; is a shell variable unset?")
     if limits["choices"] is not None and value not in limits["choices"]:
         hint = _nearest(str(value), limits["choices"])
         raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {short_repr(value)}{hint}")

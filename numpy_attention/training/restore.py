@@ -24,7 +24,10 @@ PROGRESS = {"step": int, "seconds": float, "best_step": int, "since_best": int, 
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:
-    """The configuration, the arrays and the description in a directory's checkpoint."""
+    """The configuration, the arrays and the description in a directory's checkpoint.
+
+    Raises: InputError for a damaged checkpoint, and for a file that is not a run's checkpoint.
+    """
     path = checkpoint_path(directory)
     arrays, meta = checkpoint.load_arrays(path)
     for key, kind in {"config": dict, "model": dict, "task": dict, **PROGRESS}.items():
@@ -40,7 +43,10 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
 
 
 def checkpoint_path(directory: Path) -> Path:
-    """The path of a run's checkpoint; `directory` may also be the checkpoint file."""
+    """The path of a run's checkpoint; `directory` may also be the checkpoint file.
+
+    Raises: InputError if there is none.
+    """
     with reading(directory):  # the system may refuse a name, for example, a long one
         if not directory.exists():
             raise InputError(f"there is no directory {directory}")
@@ -52,7 +58,10 @@ def checkpoint_path(directory: Path) -> Path:
 
 
 def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
-    """The trained GPT of a checkpoint and its vocabulary."""
+    """The trained GPT of a checkpoint and its vocabulary.
+
+    Raises: InputError if the description does not fit the arrays.
+    """
     try:
         vocabulary = vocabulary_from(meta["task"])
     except REFUSED as error:
@@ -64,7 +73,10 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
 
 
 def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
-    """The trained GPT of a checkpoint; parameters stored in float16 become float32."""
+    """The trained GPT of a checkpoint; parameters stored in float16 become float32.
+
+    Raises: InputError if the description does not fit the arrays.
+    """
     try:
         config = config_from(GPTConfig, meta["model"])
         of_a_block = config.hidden_width() + config.num_heads * config.head_width()  # columns of w_1 and w_q

@@ -178,7 +178,10 @@ class Trainer:
         }
 
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state of a checkpoint.
+
+        Raises: InputError for the checkpoint of another text, another model or another optimizer.
+        """
         if meta["task"] != self.task.saved():
             advice = "give their paths with --text and --from"
             if self.config.task == "text" and self.config.text is None:  # the default text came from Python itself once
