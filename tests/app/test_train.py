@@ -150,6 +150,13 @@ def parameters(run):
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
+@pytest.fixture
+def short_report(monkeypatch):
+    """The report takes longer than a small run."""
+    monkeypatch.setattr(TASKS["text"], "report", lambda *_: "the report")
+
+
+@pytest.mark.usefixtures("short_report")
 def test_unwritable_result_is_an_error_that_names_the_command_to_repeat(run_directory, capsys, monkeypatch):
     def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -160,6 +167,7 @@ def test_unwritable_result_is_an_error_that_names_the_command_to_repeat(run_dire
     assert err.endswith(f"No space left on device; the training is complete and saved: {again}\n")
 
 
+@pytest.mark.usefixtures("short_report")
 def test_failing_picture_gives_one_line_and_the_training_completes(run_directory, capsys, monkeypatch):
     def failing(*arguments):
         raise RuntimeError("a\nb" * 1000)
@@ -333,10 +341,10 @@ def test_accepts_learning_rate_below_the_default_minimum(tmp_path, capsys, begun
 # Resumed runs
 
 
-@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.usefixtures("no_pictures", "short_report")
 def test_resumed_finished_run_prints_its_report_and_refuses_new_settings(run_directory, text, capsys):
     assert main(["train", "--resume", str(run_directory)]) == 0
-    assert "this GPT" in capsys.readouterr().out
+    assert "the report" in capsys.readouterr().out
     changed = ["--steps", 9, "--batch", 5]
     assert "--steps, --batch cannot change" in refused(capsys, "train", "--resume", run_directory, *changed)
     assert "leave --out" in refused(capsys, "train", "--resume", run_directory, "--out", run_directory)

@@ -37,10 +37,10 @@ def stepped(trainer, steps):
 
 @pytest.mark.parametrize("lora", [0, 3])
 def test_loss_falls_and_only_trainable_parameters_change(tmp_path, folder, text, lora):
-    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12, steps=40, learning_rate=2e-2, lora=lora)
+    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12, steps=20, learning_rate=2e-2, lora=lora)
     before = {name: getattr(owner, own).copy() for name, owner, own in trainer.model.arrays()}
-    losses = stepped(trainer, 40)
-    assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+    losses = stepped(trainer, 20)
+    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
     learned = trainer.model.parameters().keys()
     assert learned == ({name for name in before if name.endswith((".a", ".b"))} if lora else before.keys())
     for name, owner, own in trainer.model.arrays():
