@@ -16,12 +16,10 @@ The optimizer updates the arrays of the model in place (`Layer.parameters`), so 
 """
 
 import argparse
-import contextlib
 import dataclasses
 import sys
 import time
 import tomllib
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +29,7 @@ from numpy_attention.app.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import TrainConfig, command_line, option
+from numpy_attention.training.config import OF_MODELS, TrainConfig, command_line, option
 from numpy_attention.training.mpi import OneProcess, started_ranks
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
@@ -40,10 +38,7 @@ from numpy_attention.training.trainer import SAMPLE, NonFiniteError, Trainer, ge
 
 MOVABLE = ("text", "from_")  # files that may move: the checkpoint recognizes them by their fingerprint
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # the exit codes of a shell
-FIXED_BY_THE_MODEL = {
-    "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
-    "attention",
-}
+FIXED_BY_THE_MODEL = {*OF_MODELS.values(), "vocabulary", "vocab_size"} - {"context"}  # settings that --from decides
 BELONGS_TO = {  # a setting: the setting that decides whether it has an effect, and the values with an effect
     "text": ("task", ("text",)), "vocabulary": ("task", ("text",)), "vocab_size": ("vocabulary", ("bpe",)),
     "beta2": ("optimizer", ("adamw", "adam")), "weight_decay": ("optimizer", ("adamw",)),
@@ -208,13 +203,16 @@ def _make_directory(directory: Path) -> None:
 
 def _new_directory(parent: Path) -> Path:
     """A new directory, named by the time; with a number if there is a directory with that name."""
-    _make_directory(parent)
-    stem = time.strftime("%Y-%m-%d-%H%M%S")
-    for name in chain([stem], (f"{stem}-{n}" for n in count(2))):
-        with writing(parent), contextlib.suppress(FileExistsError):
-            (parent / name).mkdir()
-            return parent / name
-    raise AssertionError("unreachable")
+    stem = parent / time.strftime("%Y-%m-%d-%H%M%S")
+    directory, n = stem, 1
+    with writing(parent):
+        while True:
+            try:
+                directory.mkdir(parents=True)
+                return directory
+            except FileExistsError:
+                n += 1
+                directory = Path(f"{stem}-{n}")
 
 
 def _announcement(trainer: Trainer) -> str:
