@@ -1,5 +1,6 @@
 """Helpers for the tests of runs: a short text, a tiny model, and a function that resumes a stopped run."""
 
+import numpy as np
 import pytest
 
 from numpy_attention.app.tasks import make_task
@@ -52,3 +53,9 @@ def resume(directory):
     again = Trainer(config, make_task(config), directory)
     again.restore(arrays, meta)
     return again
+
+
+def assert_same(run, other):
+    """Two runs have the same parameters, bit for bit."""
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(other.model.parameters()[name], p, err_msg=name)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import save_arrays
 from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, hold, keep_as, load_arrays, save
 from numpy_attention.training.restore import load_run
 from tests.training.small_runs import TEXT, trainer
@@ -174,13 +173,3 @@ def test_directory_on_a_system_without_locks_can_be_held(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     with hold(tmp_path), hold(tmp_path):
         pass
-
-
-def test_files_are_written_under_another_name_first(tmp_path):
-    path = tmp_path / "a.npz"
-    save_arrays(path, ARRAYS, {"step": 1})
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        save_arrays(path, ARRAYS, {"step": {1}})
-    with np.load(path, allow_pickle=False) as stored:  # a plain .npz
-        np.testing.assert_array_equal(stored["parameters.w"], ARRAYS["parameters.w"])
-    assert os.listdir(tmp_path) == ["a.npz"]

@@ -14,7 +14,7 @@ from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks import text as text_task
 from tests.app.commands import no_pictures
-from tests.training.small_runs import log_without_times, resume, text, trainer
+from tests.training.small_runs import assert_same, log_without_times, resume, text, trainer
 
 __all__ = ["no_pictures", "text"]
 VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "bpe", "vocab_size": 270}]
@@ -41,8 +41,7 @@ def test_mapped_ids_give_the_same_run_as_ids_in_memory(tmp_path, text, settings,
     there.run()
     assert isinstance(there.task.training_ids, np.memmap)
     assert log_without_times(tmp_path / "there") == log_without_times(tmp_path / "here")
-    for name, p in here.model.parameters().items():
-        np.testing.assert_array_equal(there.model.parameters()[name], p)
+    assert_same(here, there)
     dtype = np.uint16 if settings["vocabulary"] == "bpe" else np.uint8
     ids = map_ids(tmp_path / "there" / there.task.ids_file(), dtype=np.dtype(dtype))
     assert there.task.vocabulary.decode(ids) == read_text(text)
