@@ -67,10 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
         make = _resumed if arguments.resume else _fresh
         trainer = ranks.together(lambda: make(arguments, ranks))
         _begin(trainer, arguments)
-        print(_announcement(trainer), flush=True)
         again = f"python -m numpy_attention train --resume {shell_path(trainer.directory)}"
         try:
-            ending = trainer.run()
+            ending = trainer.run(_announcement(trainer))
         except NonFiniteError as error:
             if ranks.rank == 0:
                 print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)

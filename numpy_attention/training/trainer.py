@@ -79,8 +79,10 @@ class Trainer:
         self.skipped = 0  # steps skipped because of a NaN or infinity
         self.fault = ""  # the reason if the last step was skipped
 
-    def run(self) -> str:
+    def run(self, announcement: str = "") -> str:
         """Train to the end and return the kind of ending: "finished", "stopped early" or the name of a signal.
+
+        The announcement is printed when it is certain that no other run uses the directory.
 
         Raises: InputError if the directory cannot be written, if another run uses it, or if no thread can be started;
         NonFiniteError.
@@ -89,6 +91,8 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             lock = contextlib.nullcontext() if self.ranks.rank else checkpoint.hold(self.directory)
             self.ranks.together(lambda: stack.enter_context(lock))
+            if announcement:
+                print(announcement, flush=True)
             self.prepare()
             return self._train()
 
