@@ -14,8 +14,8 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
+from numpy_attention.training.checkpoint import hold
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.lock import hold
 from numpy_attention.training.log import read_log
 from numpy_attention.training.mpi import Ranks, started_ranks
 from numpy_attention.training.parallel import WORTH_THREADS, Workers, loss_and_gradients, mean_loss
@@ -145,7 +145,7 @@ def test_signal_to_one_rank_stops_all_and_another_number_of_ranks_resumes(tmp_pa
     def stopped_at_step_3(ranks):
         run = trainer(tmp_path / "run", ranks, text)
         if ranks.rank == 1:
-            small_runs.before_step(run, 2, lambda: setattr(run.signals, "name", "SIGTERM"))
+            small_runs.before_step(run, 2, lambda: setattr(run, "signal", "SIGTERM"))
         return run.run(), run.step
 
     assert on_ranks(2, stopped_at_step_3) == [("SIGTERM", 3)] * 2
