@@ -10,5 +10,5 @@ the same numbers.
     ours.py        the work, and the code of this book for it
     theirs.py      the same work with PyTorch and transformers
 
-Two scripts write the tables of a page each, recall.py and recurrence_speed.py; scaling.py prints the times of a third.
+Two scripts write the tables of a page each: recall.py and recurrence_speed.py.
 """

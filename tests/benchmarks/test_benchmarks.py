@@ -8,7 +8,7 @@ import pytest
 
 import numpy_attention as na
 from tests.benchmarks import __main__ as benchmark
-from tests.benchmarks import ours, recall, recurrence_speed, scaling
+from tests.benchmarks import ours, recall, recurrence_speed
 from tests.benchmarks.recall import Recall, texts
 
 
@@ -86,5 +86,3 @@ def test_tables_of_the_pages_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurrence_speed, "CHUNKS", (8,))
     found = recurrence_speed.measure(lengths=(16, 32), at_length=16, rounds=2)
     assert len(recurrence_speed.table(found).splitlines()) == 14
-    monkeypatch.setitem(scaling.CASES, "tiny", ({**scaling.CASES["wide"][0], "d_model": 16}, 2))
-    assert len(scaling.steps("tiny", 2, 2)) == len(scaling.PARTS)

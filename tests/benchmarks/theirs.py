@@ -158,8 +158,9 @@ def pretrained(case: Case) -> Work:
 def llama() -> Any:
     """The model of the GGUF file, in float32."""
     os.environ["HF_HUB_OFFLINE"] = "1"
-    from transformers import LlamaForCausalLM
+    from transformers import LlamaForCausalLM, logging
 
+    logging.disable_progress_bar()
     path = located(MODEL)
     return LlamaForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32).eval()
 
