@@ -41,10 +41,8 @@ TITLES = {
 SIZES = ("nano", "micro", "small", "gpt2")
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 LONGEST_PLAIN = 4096  # beyond, arrays of T x T take gigabytes
-REAL = [
-    {"kind": "pretrained", "name": name, "tokens": tokens}
-    for name, tokens in (("prompt", 512), ("next token", 128), ("LoRA step", 512))
-]
+REAL = {"prompt": 512, "next token": 128, "LoRA step": 512}  # tokens of the work with a real model
+BUSY = REAL | {"next token": 32}  # beside a busy process, transformers needs a second for each token
 # imports the book from the first argument, and the benchmark from this copy of the repository
 PROGRAM = """import sys
 sys.path.insert(0, sys.argv[1])
@@ -159,15 +157,19 @@ def measure(kind: str, arguments: argparse.Namespace) -> Iterator[tuple[Case, di
                     quiet, loaded = race(contenders, answers, arguments.rounds), {}
                     if kind == "busy":
                         with busy_processes(1):
-                            loaded = race(contenders, answers, arguments.rounds)
+                            loaded = race(contenders, answers, min(arguments.rounds, 5))
                     yield case, quiet, loaded
 
 
 def groups(kind: str, arguments: argparse.Namespace) -> list[list[Case]]:
     """The cases of a kind; each group gets new processes, whose memory is the memory of this group."""
     steps = [[{"kind": "step", "name": size, "backend": arguments.backend}] for size in arguments.sizes.split(",")]
+    real = [
+        {"kind": "pretrained", "name": name, "tokens": tokens}
+        for name, tokens in (BUSY if kind == "busy" else REAL).items()
+    ]
     return {
-        "step": steps, "pretrained": [REAL], "busy": [*steps, REAL],
+        "step": steps, "pretrained": [real], "busy": [*steps, real],
         "attention": [[{"kind": "attention", "T": T}] for T in LENGTHS if T <= arguments.longest],
         "long": [[{"kind": "step", "name": f"T = {T}"}] for T in (4096, 16384) if T <= arguments.longest],
     }[kind]

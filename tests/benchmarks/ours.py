@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
@@ -10,11 +10,13 @@ import numpy as np
 
 import numpy_attention as na
 from numpy_attention.backend import get_backend
+from numpy_attention.models.generate import stream
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.low_rank import add_low_rank
+from numpy_attention.training import parallel
 from numpy_attention.training.data import default_text
-from numpy_attention.training.parallel import Workers, all_cores, loss_and_gradients
+from numpy_attention.training.parallel import Workers, loss_and_gradients
 
 SIZES = {  # vocab_size, T, B, d_model, layers, heads
     "nano": (65, 64, 16, 64, 2, 4),
@@ -129,13 +131,20 @@ def pretrained(case: Case, threads: int) -> Work:
     if case["name"] == "LoRA step":
         add_low_rank(model, RANK, rng=np.random.default_rng(0))
         return training(model, lora_batches(ids, case["tokens"]), threads)
-    RESOURCES.enter_context(all_cores())  # as the commands do
     prompt, written = (ids[: case["tokens"]], 1) if case["name"] == "prompt" else (ids[:16], case["tokens"])
 
     def write(count: int) -> list[float]:
-        return [float(token) for token in model.generate(prompt, count, temperature=0.0)[len(prompt) :]]
+        return [float(token) for token in with_threads(stream(model, prompt, count, temperature=0.0))]
 
     return Work(lambda: write(written), lambda: write(min(written, 32)))
+
+
+def with_threads(tokens: Iterator[int]) -> Iterator[int]:
+    """The tokens of a stream, with as many threads as in `chat`; versions of the book differ in the call."""
+    if hasattr(parallel, "one_thread_after_first"):
+        return parallel.one_thread_after_first(tokens)
+    with parallel.all_cores():
+        return iter(list(tokens))
 
 
 @functools.cache
