@@ -15,7 +15,7 @@ RIGHT_CAUSES = {
 }  # fmt: skip
 
 
-SHOWN = 9  # the default run tries every ninth mistake
+SHOWN = 15  # the default run tries every fifteenth mistake
 ALARMS = 0.002  # of right gradients at scales such as 1e4, as the page states
 
 

@@ -32,20 +32,16 @@ def conv1d_backward(dy, cache):
 CONV1D = PAIRS.right(conv1d, conv1d_backward, lambda rng: {
     "x": rng.standard_normal((2, 2, 7)), "w": rng.standard_normal((4, 2, 3)), "b": rng.standard_normal(4)})
 PAIRS.wrong(CONV1D, "kernel flipped", {"dy[:, :, t], w)": "dy[:, :, t], w[:, :, ::-1])"},
-            "dx uses the kernel in reversed order.",
-            *FLIPPED)
+            "dx uses the kernel in reversed order.", *FLIPPED)
 PAIRS.wrong(CONV1D, "padding not cut off", {"padding : shape[-1] - padding": ": shape[-1] - 2 * padding"},
-            "The padding is not cut off at the start: dx is shifted by the padding, one place.",
-            *SHIFTED)
+            "The padding is not cut off at the start: dx is shifted by the padding, one place.", *SHIFTED)
 PAIRS.wrong(CONV1D, "overlap overwritten", {"+ K] += np": "+ K] = np"},
             "Where windows overlap, an assignment keeps only the last window instead of the sum.",
             r"overlap", r"assignment", r"instead of (the|a) sum", r"only the last", r"\+=", r"repeat", *TERM_MISSING)
 PAIRS.wrong(CONV1D, "bias averaged", {"dy.sum((0, 2))": "dy.sum(2).mean(0)"},
-            "db is a mean over the batch, but it must be a sum.",
-            *TWICE(2), r"half", r"divided by 2", r"factor 2")
+            "db is a mean over the batch, but it must be a sum.", *TWICE(2), r"half", r"divided by 2", r"factor 2")
 PAIRS.wrong(CONV1D, "bias of the batch", {"dy.sum((0, 2))": "dy.sum((0, 1))"},
-            "db is summed over the channels instead of over time: a wrong axis.",
-            r"axis", r"axes", r"shape")
+            "db is summed over the channels instead of over time: a wrong axis.", r"axis", r"axes", r"shape")
 
 
 def conv_transpose(x, w, *, stride=2):
@@ -69,8 +65,7 @@ def conv_transpose_backward(dy, cache):
 CONV_TRANSPOSE = PAIRS.right(conv_transpose, conv_transpose_backward, lambda rng: {
     "x": rng.standard_normal((3, 2, 4)), "w": rng.standard_normal((2, 5, 3))})
 PAIRS.wrong(CONV_TRANSPOSE, "stride ignored", {"part = dy[:, :, t * stride : t * stride +": "part = dy[:, :, t : t +"},
-            "The backward ignores the stride.",
-            r"stride")
+            "The backward ignores the stride.", r"stride")
 PAIRS.wrong(CONV_TRANSPOSE, "last place of the kernel", {"dw += ": "dw = "},
             "dw is the gradient of the last time only: an assignment replaces the sum.",
             r"assignment", r"only the last", r"sum over.*missing", r"instead of (the|a) sum", r"\+=")
@@ -150,8 +145,7 @@ def average_pool_backward(dy, cache):
 
 
 AVERAGE_POOL = PAIRS.right(average_pool, average_pool_backward, lambda rng: {"x": rng.standard_normal((2, 5, 4))})
-PAIRS.wrong(AVERAGE_POOL, "sum of the square", {"dy / size**2": "dy"},
-            "The division by size squared is missing.",
+PAIRS.wrong(AVERAGE_POOL, "sum of the square", {"dy / size**2": "dy"}, "The division by size squared is missing.",
             *MEAN_LEFT_OUT(4), r"4 times", r"factor (of )?4\b", r"size")
 PAIRS.wrong(AVERAGE_POOL, "divided by the length", {"dy / size**2": "dy / size"},
             "The gradient is divided by size instead of size squared: a factor 1/2 is missing.",

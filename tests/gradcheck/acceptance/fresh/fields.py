@@ -68,9 +68,8 @@ PAIRS.wrong(BATCH_NORM, "mean of the rows", {
             "The mean in dx runs over the columns (axis 1) instead of over the batch (axis 0).",
             r"axis", r"mixes", r"axes")
 PAIRS.wrong(BATCH_NORM, "scale left out of dgamma", {"(dy * centred * scale)": "(dy * centred)"},
-            "dgamma uses centred instead of x_hat: the factor scale is missing.",
-            r"cache\[1\]", r"factor scale", r"scale.*(missing|left out)", r"(missing|left out).*scale",
-            r"normali[sz]ed", r"1/std|1/sigma",
+            "dgamma uses centred instead of x_hat: the factor scale is missing.", r"cache\[1\]", r"factor scale",
+            r"scale.*(missing|left out)", r"(missing|left out).*scale", r"normali[sz]ed", r"1/std|1/sigma",
             r"`x - x\.mean\(0\)` \(line \d+\) in place of")
 PAIRS.wrong(BATCH_NORM, "power of the scale", {"scale**3": "scale**2"},
             "The derivative of 1/sqrt(v) is -1/2 v^(-3/2): the third power of scale is needed, not the second.",
@@ -79,8 +78,7 @@ PAIRS.wrong(BATCH_NORM, "centred in place", {"d_hat = dy * gamma\n": "d_hat = dy
                                             "2 * centred * dvariance": "2 * centred / scale * dvariance",
                                             "(d_hat * centred).sum(0)": "(d_hat * centred / scale).sum(0)",
                                             "(dy * centred * scale)": "(dy * centred)"},
-            "The backward changes the cached array in place, so a second backward with this cache is wrong.",
-            *IN_PLACE)
+            "The backward changes the cached array in place, so a second backward with this cache is wrong.", *IN_PLACE)
 
 
 def bilinear(picture, points):
@@ -116,8 +114,7 @@ PAIRS.wrong(BILINEAR, "points in one cell", {
     "Two points in one cell: only the last one adds its gradient.", *REPEATED)
 PAIRS.wrong(BILINEAR, "no gradient of points", {
     "return dpicture, np.stack([drow.sum(-1), dcolumn.sum(-1)], axis=1)":
-    "return dpicture, np.zeros((len(r), 2))"},
-            "The points get a gradient of zero, as if they were constants.",
+    "return dpicture, np.zeros((len(r), 2))"}, "The points get a gradient of zero, as if they were constants.",
             r"returns zero", r"is zero", r"zero instead", r"detach", r"constant")
 PAIRS.wrong(BILINEAR, "weights of the other corner", {
     "(r, c + 1), (1 - fr) * fc * dy": "(r, c + 1), fr * (1 - fc) * dy",
@@ -158,9 +155,8 @@ PAIRS.wrong(GRAPH, "total weight as a constant", {" + dtotal[target]": ""},
             "dedge lacks the path through the total weight of the mean.",
             *TERM_MISSING, r"total", r"off by the same number", r"- (mean|sum)\(")
 PAIRS.wrong(GRAPH, "corner in the forward only", {"dy * (mean > 0)": "dy + 0.0"},
-            "The relu acts only in the forward: negative means must get no gradient.",
-            r"relu", r"must be (zero|0)", r"zero (where|at)", r"negative", r"flat", r"mean > 0",
-            r"forward is (constant|zero)")
+            "The relu acts only in the forward: negative means must get no gradient.", r"relu", r"must be (zero|0)",
+            r"zero (where|at)", r"negative", r"flat", r"mean > 0", r"forward is (constant|zero)")
 PAIRS.wrong(GRAPH, "buffered plus", {"np.add.at(dh, source, edge[:, None] * dmixed[target])":
                                     "dh[source] += edge[:, None] * dmixed[target]"},
             "A node with several outgoing edges gets the gradient of one edge only.", *REPEATED)
@@ -187,11 +183,9 @@ def pendulum_backward(dy, cache):
 PENDULUM = PAIRS.right(pendulum, pendulum_backward, lambda rng: {
     "angle": rng.standard_normal(4), "speed": rng.standard_normal(4), "length": rng.uniform(0.5, 2, 4)})
 PAIRS.wrong(PENDULUM, "length once", {"(dspeed * np.sin(new) + dhalf * np.sin(angle))": "(dhalf * np.sin(angle))"},
-            "length is used in both half steps; the path of the second half step is missing.",
-            *TERM_MISSING)
+            "length is used in both half steps; the path of the second half step is missing.", *TERM_MISSING)
 PAIRS.wrong(PENDULUM, "sign of the cosine", {"dnew - dhalf * pull": "dnew + dhalf * pull"},
-            "The term of the first half step has the wrong sign in dangle.",
-            *SIGN)
+            "The term of the first half step has the wrong sign in dangle.", *SIGN)
 PAIRS.wrong(PENDULUM, "old angle", {"dspeed * pull * np.cos(new)": "dspeed * pull * np.cos(angle)"},
             "The slope of the second half step is taken at the old angle instead of at the new one.",
             r"\bold\b|\bnew\b", r"at the wrong (place|point|argument)", r"cos")
@@ -223,12 +217,10 @@ SPRINGS = PAIRS.right(springs, springs_backward, lambda rng: {
     "x": rng.standard_normal((4, 2)), "rest": rng.uniform(0.5, 1, 5), "stiffness": rng.uniform(1, 3, 5)},
     first=np.array([0, 1, 2, 3, 0]), second=np.array([1, 2, 3, 0, 2]))
 PAIRS.wrong(SPRINGS, "other end", {"    np.add.at(dx, second, -pull)\n": ""},
-            "Each spring pulls at both ends; the second end is missing.",
-            *TERM_MISSING, r"second")
+            "Each spring pulls at both ends; the second end is missing.", *TERM_MISSING, r"second")
 PAIRS.wrong(SPRINGS, "direction not normalized", {"(force / length)": "force"},
-            "The direction must have length one: the division by the length of each spring is missing.",
-            r"cache\[2\]", r"length", r"normali[sz]", r"\bnorm\b", r"unit",
-            r"`np\.sqrt.*without the division by y")
+            "The direction must have length one: the division by the length of each spring is missing.", r"cache\[2\]",
+            r"length", r"normali[sz]", r"\bnorm\b", r"unit", r"`np\.sqrt.*without the division by y")
 PAIRS.wrong(SPRINGS, "half twice", {"force = dy * stiffness": "force = 0.5 * dy * stiffness"},
             "The factor 1/2 cancels the 2 of the square; it is applied once too often in the force.",
             r"half", r"factor (of )?2\b", r"(divided|division) by 2", r"2 times", r"twice", r"once too often")

@@ -67,8 +67,7 @@ PAIRS.wrong(FOCAL, "slope of the sigmoid left out", {"dp * p * (1 - p) * sign": 
             "The derivative of the sigmoid, p (1 - p), is missing.",
             r"p \(1 - p\)", r"sigmoid", r"(factor|derivative) .*(missing|left out)", r"y \(1 - y\)")
 PAIRS.wrong(FOCAL, "labels ignored at the end", {"dp * p * (1 - p) * sign": "dp * p * (1 - p)"},
-            "The sign of the label is missing: wrong sign where labels is False.",
-            *SIGN, r"sign lost", r"labels")
+            "The sign of the label is missing: wrong sign where labels is False.", *SIGN, r"sign lost", r"labels")
 
 
 def render(density, colour, step):
@@ -136,8 +135,7 @@ PAIRS.wrong(ROTATE, "cross product turned round", {"np.cross(dc, u)": "np.cross(
             *SIGN, r"cross product", r"\btranspos", r"antisymmetr", r"negative angle")
 PAIRS.wrong(ROTATE, "first cross product only", {
     "2 * np.cross(c, dy) + np.cross(v, dc)": "2 * np.cross(c, dy)"},
-            "u is used in two cross products; the path through the first one is missing.",
-            *TERM_MISSING)
+            "u is used in two cross products; the path through the first one is missing.", *TERM_MISSING)
 PAIRS.wrong(ROTATE, "projection forgotten", {"(dunit - unit * (unit * dunit).sum(-1, keepdims=True))": "dunit"},
             "The projection of the normalization is missing: dq must be orthogonal to q.",
             r"projection", r"orthogonal", r"path through the length", r"normali[sz]")
@@ -177,18 +175,14 @@ def draw_kalman(rng):
 
 
 KALMAN = PAIRS.right(kalman, kalman_backward, draw_kalman)
-PAIRS.wrong(KALMAN, "H once in S", {" + dS.T @ H @ P": ""},
-            "H is used twice in S; the second path is missing.",
+PAIRS.wrong(KALMAN, "H once in S", {" + dS.T @ H @ P": ""}, "H is used twice in S; the second path is missing.",
             *TERM_MISSING)
 PAIRS.wrong(KALMAN, "old mean through the error", {"dnew - H.T @ de": "dnew"},
-            "The path of m through the error z - H m is missing.",
-            *TERM_MISSING, r"mixes")
+            "The path of m through the error z - H m is missing.", *TERM_MISSING, r"mixes")
 PAIRS.wrong(KALMAN, "inverse not transposed", {"dS = -inverse.T @": "dS = -inverse @"},
-            "The inverse of S must be transposed.",
-            *TRANSPOSED)
+            "The inverse of S must be transposed.", *TRANSPOSED)
 PAIRS.wrong(KALMAN, "covariance ignored", {"dnew, dcov = dy": "dnew, dcov = dy[0], 0 * dy[1]"},
-            "The gradient of the second output, the covariance, is ignored.",
-            r"output 1", r"second output")
+            "The gradient of the second output, the covariance, is ignored.", r"output 1", r"second output")
 
 
 def squeeze(x, w1, w2):
@@ -218,8 +212,7 @@ PAIRS.wrong(SQUEEZE, "mean left out", {"dpooled[:, :, None] / x.shape[-1]": "dpo
             "The 1/L of the mean over L is missing in the path through the gate.",
             *MEAN_LEFT_OUT(5), r"off by the same number")
 PAIRS.wrong(SQUEEZE, "relu in the forward only", {"da @ w2.T * (h > 0)": "da @ w2.T"},
-            "The relu acts only in the forward.",
-            r"relu", r"h > 0", r"must be (zero|0)", r"zero where")
+            "The relu acts only in the forward.", r"relu", r"h > 0", r"must be (zero|0)", r"zero where")
 PAIRS.wrong(SQUEEZE, "gate of the last call", {
     "    return x * gate[:, :, None], (x": "    LAST['gate'] = gate\n    return x * gate[:, :, None], (x",
     "r, gate = cache": "r, _ = cache\n    gate = LAST['gate']"},
@@ -243,12 +236,10 @@ def spectrum_backward(dy, cache):
 SPECTRUM = PAIRS.right(spectrum, spectrum_backward, lambda rng: {
     "x": rng.standard_normal((3, 6)), "window": rng.uniform(0.5, 1, 6)})
 PAIRS.wrong(SPECTRUM, "imaginary part forgotten", {" + (dy * im) @ f.imag.T": ""},
-            "The path through the imaginary part is missing.",
-            *TERM_MISSING)
+            "The path through the imaginary part is missing.", *TERM_MISSING)
 PAIRS.wrong(SPECTRUM, "two forgotten", {"2 * dy /": "dy /"}, "The factor 2 of the square is missing.", *FACTOR_2)
-PAIRS.wrong(SPECTRUM, "window left out", {"return dh * window": "return dh"},
-            "dx lacks the factor window.", r"factor window", r"window.*(missing|left out)",
-            r"(missing|left out).*window")
+PAIRS.wrong(SPECTRUM, "window left out", {"return dh * window": "return dh"}, "dx lacks the factor window.",
+            r"factor window", r"window.*(missing|left out)", r"(missing|left out).*window")
 
 
 def interpolate(values, knots, places):
@@ -326,8 +317,7 @@ DICE = PAIRS.right(dice, dice_backward, lambda rng: {
     "logits": rng.standard_normal((3, 5)), "target": rng.uniform(0, 1, (3, 5)),
     "mask": np.arange(5) < np.array([5, 3, 4])[:, None]})
 PAIRS.wrong(DICE, "denominator as a constant", {" + dtotal[:, None]\n": "\n"},
-            "The path of p through the denominator is missing.",
-            *TERM_MISSING, r"denominator", r"- (mean|sum)\(")
+            "The path of p through the denominator is missing.", *TERM_MISSING, r"denominator", r"- (mean|sum)\(")
 PAIRS.wrong(DICE, "mask in the forward only", {"dtotal[:, None] * mask": "dtotal[:, None]"},
             "Hidden elements of target get a gradient.", *LEAK("mask"), r"only where the gradient must be zero")
 PAIRS.wrong(DICE, "rows averaged twice", {"dy = dy / len(p)": "dy = dy / len(p) ** 2"},
@@ -353,11 +343,9 @@ def coupling_backward(dy, cache):
 COUPLING = PAIRS.right(coupling, coupling_backward, lambda rng: {
     "x": rng.standard_normal((3, 4)), "w": rng.standard_normal((2, 4)), "b": rng.standard_normal(4)})
 PAIRS.wrong(COUPLING, "determinant ignored", {" + dy[1][:, None]": ""},
-            "The gradient of the second output, the log-determinant, is ignored.",
-            r"output 1", r"second output")
+            "The gradient of the second output, the log-determinant, is ignored.", r"output 1", r"second output")
 PAIRS.wrong(COUPLING, "identity half", {"dfirst + da @ w.T": "da @ w.T"},
-            "The direct path of the first half to the output is missing.",
-            *TERM_MISSING, r"direct path|residual")
+            "The direct path of the first half to the output is missing.", *TERM_MISSING, r"direct path|residual")
 PAIRS.wrong(COUPLING, "halves exchanged", {"[ds * (1 - s**2), dsecond]": "[dsecond, ds * (1 - s**2)]"},
             "The gradients of s and t are exchanged.", *PERMUTED)
 PAIRS.wrong(COUPLING, "slope of the tanh", {"ds * (1 - s**2), dsecond": "ds * s * (1 - s), dsecond"},

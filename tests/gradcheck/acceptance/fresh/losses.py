@@ -31,12 +31,10 @@ PAIRS.wrong(GAUSSIAN, "logarithm forgotten", {"(1 / variance - error**2 / varian
             "The path of the variance through its logarithm, 1 / variance, is missing.",
             *TERM_MISSING, r"1 ?/ ?variance", r"logarithm")
 PAIRS.wrong(GAUSSIAN, "deviation for variance", {"-dy * error / variance": "-dy * error / np.sqrt(variance)"},
-            "dmean is divided by the standard deviation instead of the variance.",
-            r"sqrt", r"square root", r"(factor|division|divided|by|of) .*\bvariance", r"cache\[2\]", r"deviation",
-            r"factor 1/(s|std|sigma)")
+            "dmean is divided by the standard deviation instead of the variance.", r"sqrt", r"square root",
+            r"(factor|division|divided|by|of) .*\bvariance", r"cache\[2\]", r"deviation", r"factor 1/(s|std|sigma)")
 PAIRS.wrong(GAUSSIAN, "target and mean", {"variance), -dmean": "variance), dmean"},
-            "The gradient of target is that of mean: the sign is wrong.",
-            *SIGN)
+            "The gradient of target is that of mean: the sign is wrong.", *SIGN)
 PAIRS.wrong(GAUSSIAN, "eps left out", {"dvariance * np.exp(log_variance)": "dvariance * variance"},
             "The backward multiplies by variance, with eps, instead of exp(log_variance), the derivative without eps.",
             r"\beps\b", r"exp\(log_variance\)", r"derivative of exp")
@@ -69,9 +67,8 @@ INFO_NCE = PAIRS.right(info_nce, info_nce_backward, lambda rng: {
 PAIRS.wrong(INFO_NCE, "one direction", {"((rows + columns) / 2 - np.eye(len(a)))": "(rows - np.eye(len(a)))"},
             "Only the direction from a to b has a gradient: the softmax over the columns is missing.",
             *TERM_MISSING, r"column", r"both directions", r"softmax")
-PAIRS.wrong(INFO_NCE, "temperature left out", {"ds.T @ a / tau": "ds.T @ a"},
-            "db lacks the factor 1/tau.",
-            r"\btau\b", r"half", r"factor (of )?2\b", r"2 times")
+PAIRS.wrong(INFO_NCE, "temperature left out", {"ds.T @ a / tau": "ds.T @ a"}, "db lacks the factor 1/tau.", r"\btau\b",
+            r"half", r"factor (of )?2\b", r"2 times")
 PAIRS.wrong(INFO_NCE, "length kept", {"da - a * (da * a).sum(-1, keepdims=True)": "da"},
             "The projection of the normalization is missing: da must be orthogonal to a.",
             r"projection", r"orthogonal", r"perpendicular", r"normali[sz]", r"length", r"sum\(", r"\bnorm\b")
@@ -102,11 +99,8 @@ PAIRS.wrong(TRIPLET, "hinge in the forward only", {"dy * active[:, None]": "dy *
             r"active", r"hinge|relu|clip", r"must be (zero|0)", r"zero (where|at)", r"forward is (constant|flat)",
             r"flat", r"does not depend")
 PAIRS.wrong(TRIPLET, "anchor of one distance", {"2 * dloss * (to - away)": "2 * dloss * to"},
-            "The path of the anchor through the second distance is missing.",
-            *TERM_MISSING)
-PAIRS.wrong(TRIPLET, "two forgotten", {"2 * dloss * away": "dloss * away"},
-            "dnegative lacks the factor 2.",
-            *FACTOR_2)
+            "The path of the anchor through the second distance is missing.", *TERM_MISSING)
+PAIRS.wrong(TRIPLET, "two forgotten", {"2 * dloss * away": "dloss * away"}, "dnegative lacks the factor 2.", *FACTOR_2)
 
 
 def alignments(logp, mask):
@@ -204,5 +198,4 @@ PAIRS.wrong(SINKHORN, "last step only", {"in reversed(history)": "in history[-1:
             "Only the last step has a gradient: the loop over the earlier steps is missing.",
             r"last step", r"earlier steps", r"iteration", r"steps", r"only the last", *TERM_MISSING)
 PAIRS.wrong(SINKHORN, "strength left out", {"dk * k / strength": "dk * k"},
-            "The factor 1/strength of the exponent is missing.",
-            r"strength")
+            "The factor 1/strength of the exponent is missing.", r"strength")

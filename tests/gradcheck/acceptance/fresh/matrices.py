@@ -37,14 +37,11 @@ def draw_spd(rng):
 
 CHOLESKY = PAIRS.right(cholesky, cholesky_backward, draw_spd)
 PAIRS.wrong(CHOLESKY, "diagonal not halved", {"phi - np.diag(np.diag(phi)) / 2": "phi + 0.0"},
-            "The diagonal of the lower triangle must be halved before the solves.",
-            r"diagonal")
+            "The diagonal of the lower triangle must be halved before the solves.", r"diagonal")
 PAIRS.wrong(CHOLESKY, "inverse transposed", {"inverse.T @ phi @ inverse": "inverse @ phi @ inverse.T"},
-            "The transposes of the two inverses are exchanged.",
-            *TRANSPOSED)
+            "The transposes of the two inverses are exchanged.", *TRANSPOSED)
 PAIRS.wrong(CHOLESKY, "not symmetric", {"symmetric(inverse.T @ phi @ inverse)": "inverse.T @ phi @ inverse"},
-            "The result must be made symmetric, because the forward uses (a + a^T) / 2.",
-            *SYMMETRY)
+            "The result must be made symmetric, because the forward uses (a + a^T) / 2.", *SYMMETRY)
 
 
 def solve(a, b):
@@ -63,14 +60,10 @@ def solve_backward(dy, cache):
 SOLVE = PAIRS.right(solve, solve_backward, lambda rng: {
     "a": near_identity(rng, 2, 3, 3), "b": rng.standard_normal((2, 3, 4))})
 PAIRS.wrong(SOLVE, "matrix not transposed", {"solve(np.swapaxes(a, -1, -2), dy)": "solve(a, dy)"},
-            "The backward solves with a instead of its transpose.",
-            *TRANSPOSED)
-PAIRS.wrong(SOLVE, "minus forgotten", {"-db @": "db @"},
-            "da has the wrong sign.",
-            *SIGN)
+            "The backward solves with a instead of its transpose.", *TRANSPOSED)
+PAIRS.wrong(SOLVE, "minus forgotten", {"-db @": "db @"}, "da has the wrong sign.", *SIGN)
 PAIRS.wrong(SOLVE, "da transposed", {"-db @ np.swapaxes(x, -1, -2)": "-x @ np.swapaxes(db, -1, -2)"},
-            "da is transposed.",
-            *TRANSPOSED, *PERMUTED)
+            "da is transposed.", *TRANSPOSED, *PERMUTED)
 
 
 def logdet(a):
@@ -84,8 +77,7 @@ def logdet_backward(dy, inverse):
 
 LOGDET = PAIRS.right(logdet, logdet_backward, lambda rng: {"a": near_identity(rng, 2, 3, 3)})
 PAIRS.wrong(LOGDET, "inverse not transposed", {"np.swapaxes(inverse, -1, -2)": "inverse"},
-            "The inverse must be transposed.",
-            *TRANSPOSED, *PERMUTED)
+            "The inverse must be transposed.", *TRANSPOSED, *PERMUTED)
 PAIRS.wrong(LOGDET, "slope of the determinant", {
     "np.swapaxes(inverse, -1, -2)": "np.swapaxes(inverse, -1, -2) / np.linalg.det(inverse)[:, None, None]"},
     "The derivative of the determinant is used, not that of its logarithm: a factor det(a) too much.",
@@ -118,8 +110,7 @@ PAIRS.wrong(EIGEN, "eigenvalues forgotten", {"np.fill_diagonal(inner, dvalues)":
             "The path of the eigenvalues is missing: dvalues, the gradient of the first output, is never used.",
             *TERM_MISSING, r"(first output|y\[0\]|output 0|dy\[0\]).*", r"ignored|never used")
 PAIRS.wrong(EIGEN, "vectors exchanged with rows", {"vectors @ inner @ vectors.T": "vectors.T @ inner @ vectors"},
-            "The transposes of the eigenvectors are exchanged.",
-            *TRANSPOSED)
+            "The transposes of the eigenvectors are exchanged.", *TRANSPOSED)
 
 
 def inverse(a):
@@ -135,11 +126,9 @@ def inverse_backward(dy, y):
 
 INVERSE = PAIRS.right(inverse, inverse_backward, lambda rng: {"a": near_identity(rng, 2, 3, 3)})
 PAIRS.wrong(INVERSE, "one inverse", {"-turned @ dy @ turned": "-turned @ dy"},
-            "The inverse must be on both sides of dy: one factor a^-T is missing.",
-            r"factor (y|turned|a)\b", r"cache", r"(missing|left out).*(factor|inverse)",
-            r"(factor|inverse).*(missing|left out)")
-PAIRS.wrong(INVERSE, "not transposed", {"np.swapaxes(y, -1, -2)": "y"},
-            "Both inverses must be transposed.",
+            "The inverse must be on both sides of dy: one factor a^-T is missing.", r"factor (y|turned|a)\b", r"cache",
+            r"(missing|left out).*(factor|inverse)", r"(factor|inverse).*(missing|left out)")
+PAIRS.wrong(INVERSE, "not transposed", {"np.swapaxes(y, -1, -2)": "y"}, "Both inverses must be transposed.",
             *TRANSPOSED)
 PAIRS.wrong(INVERSE, "slope of 1/x", {"-turned @ dy @ turned": "-dy * turned**2"},
             "The derivative of 1/x is used element by element; a matrix needs the matrix product.",
@@ -200,8 +189,7 @@ PAIRS.wrong(EXPONENTIAL, "direct paths of the powers", {
     "dpower = dpower + dy": "dpower = dy if n == len(powers) - 1 else dpower"},
             "Each power enters the sum directly too; this path, + dy, is missing for all powers but the last.",
             *TERM_MISSING)
-PAIRS.wrong(EXPONENTIAL, "power not transposed", {"powers[n - 1].T": "powers[n - 1]"},
-            "The power must be transposed.",
+PAIRS.wrong(EXPONENTIAL, "power not transposed", {"powers[n - 1].T": "powers[n - 1]"}, "The power must be transposed.",
             *TRANSPOSED)
 
 
@@ -234,12 +222,10 @@ RIDGE = PAIRS.right(kernel_ridge, kernel_ridge_backward, lambda rng: {
     "x": rng.standard_normal((5, 2)), "y": rng.standard_normal(5), "z": rng.standard_normal((3, 2)),
     "log_length": np.array(0.2)})
 PAIRS.wrong(RIDGE, "ridge left out", {"np.linalg.solve(a, kz.T @ dy)": "np.linalg.solve(k, kz.T @ dy)"},
-            "The backward solves with the kernel without the ridge.",
-            r"\bridge",
+            "The backward solves with the kernel without the ridge.", r"\bridge",
             r"`np\.exp\(-square / 2\)` \(line \d+\) in place of `a`")
 PAIRS.wrong(RIDGE, "points of the rows only", {" + (dk[:, :, None] * step).sum(0)": ""},
             "x enters the kernel twice, as row and as column; the path of the columns is missing.",
             *TERM_MISSING, *FACTOR_2, *SYMMETRY)
 PAIRS.wrong(RIDGE, "length squared", {"(dkz * kz_square).sum()": "2 * (dkz * kz_square).sum()"},
-            "The term of the second kernel has a factor 2 too much in dlog_length.",
-            *FACTOR_2, r"twice")
+            "The term of the second kernel has a factor 2 too much in dlog_length.", *FACTOR_2, r"twice")

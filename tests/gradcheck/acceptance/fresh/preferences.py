@@ -38,22 +38,17 @@ def draw_dpo(rng):
 
 DPO = PAIRS.right(dpo, dpo_backward, draw_dpo)
 PAIRS.wrong(DPO, "the padding gets a gradient", {" * mask_rejected\n": " * np.ones(mask_rejected.shape)\n"},
-            "The mask of the rejected tokens is applied only in the forward.",
-            *LEAK("mask_rejected"))
+            "The mask of the rejected tokens is applied only in the forward.", *LEAK("mask_rejected"))
 PAIRS.wrong(DPO, "rejected rises too", {"drejected = -dmargin": "drejected = dmargin"},
-            "The gradient of rejected has the wrong sign.",
-            *SIGN)
-PAIRS.wrong(DPO, "sum for mean", {" / len(z)": ""},
-            "The 1/B of the mean is left out of the gradient.",
+            "The gradient of rejected has the wrong sign.", *SIGN)
+PAIRS.wrong(DPO, "sum for mean", {" / len(z)": ""}, "The 1/B of the mean is left out of the gradient.",
             *MEAN_LEFT_OUT(4))
-PAIRS.wrong(DPO, "beta forgotten", {"beta * dz": "dz"},
-            "The chain rule factor beta is left out.",
-            r"factor beta", r"beta is (left out|missing)", r"without beta", r"right (when|if|for|with) beta (=|is) 1",
+PAIRS.wrong(DPO, "beta forgotten", {"beta * dz": "dz"}, "The chain rule factor beta is left out.", r"factor beta",
+            r"beta is (left out|missing)", r"without beta", r"right (when|if|for|with) beta (=|is) 1",
             r"left out.*beta", r"beta.*(left out|missing)", r"constant factor 3\.333")
 PAIRS.wrong(DPO, "the other sigmoid", {"sigmoid(-z)": "sigmoid(z)"},
-            "The derivative of -log sigmoid(z) is -sigmoid(-z), but the backward uses sigmoid(z).",
-            r"sigmoid\(-", r"sigmoid.*(sign|argument)", r"1 - sigmoid", r"1 - s\b", r"wrong sign (of|in) the argument",
-            r"complement",
+            "The derivative of -log sigmoid(z) is -sigmoid(-z), but the backward uses sigmoid(z).", r"sigmoid\(-",
+            r"sigmoid.*(sign|argument)", r"1 - sigmoid", r"1 - s\b", r"wrong sign (of|in) the argument", r"complement",
             r"`np\.exp\(-z\)` .*derivative .* left out")
 
 
@@ -71,9 +66,7 @@ def ipo_backward(dy, cache):
 
 IPO = PAIRS.right(ipo, ipo_backward,
                   lambda rng: {"chosen": rng.standard_normal(5), "rejected": rng.standard_normal(5)})
-PAIRS.wrong(IPO, "two forgotten", {"2 * h": "h"},
-            "The factor 2 of the derivative of a square is missing.",
-            *FACTOR_2)
+PAIRS.wrong(IPO, "two forgotten", {"2 * h": "h"}, "The factor 2 of the derivative of a square is missing.", *FACTOR_2)
 PAIRS.wrong(IPO, "target forgotten", {"2 * h": "2 * (h + 1 / (2 * cache[1]))"},
             "The backward uses chosen - rejected without the target 1 / (2 tau): the constant is missing.",
             r"constant", r"off by the same number", r"offset", r"1/\(2 \* tau\)|1 ?/ ?\(2 ?\*? ?tau\)", r"tau")
@@ -139,8 +132,7 @@ PAIRS.wrong(PPO, "ratio forgotten", {"dratio * ratio": "dratio"},
             "The factor ratio, the derivative of exp, is missing in dlogp.",
             r"cache\[0\]", r"exp\b", r"factor ratio", r"ratio.*(left out|missing)", r"derivative of exp", r"factor exp")
 PAIRS.wrong(PPO, "advantage of the plain branch", {"np.where(plain, ratio, clipped)": "ratio"},
-            "dadvantage uses the ratio where the forward uses the clipped ratio.",
-            r"clip", r"branch")
+            "dadvantage uses the ratio where the forward uses the clipped ratio.", r"clip", r"branch")
 
 
 def bradley_terry(scores, winner, loser):
@@ -162,11 +154,8 @@ BRADLEY_TERRY = PAIRS.right(bradley_terry, bradley_terry_backward, lambda rng: {
     "scores": rng.standard_normal(5), "winner": np.array([0, 1, 1, 2, 4, 0, 0]),
     "loser": np.array([1, 2, 3, 3, 0, 4, 2])})
 PAIRS.wrong(BRADLEY_TERRY, "buffered plus", {"np.add.at(dscores, winner, dmargin)": "dscores[winner] += dmargin"},
-            "A player who wins several games gets the gradient of one game only: repeated indices are lost.",
-            *REPEATED)
+            "A player who wins several games gets the gradient of one game only: repeated indices are lost.", *REPEATED)
 PAIRS.wrong(BRADLEY_TERRY, "losers ignored", {"    np.add.at(dscores, loser, -dmargin)\n": ""},
-            "The second path of scores, as the loser of a game, is missing.",
-            *TERM_MISSING, r"loser")
+            "The second path of scores, as the loser of a game, is missing.", *TERM_MISSING, r"loser")
 PAIRS.wrong(BRADLEY_TERRY, "mean for sum", {"-dy * sigmoid(-margin)": "-dy * sigmoid(-margin) / len(margin)"},
-            "The gradient is divided by the number of games, but the loss is a sum.",
-            *TWICE(7))
+            "The gradient is divided by the number of games, but the loss is a sum.", *TWICE(7))

@@ -42,12 +42,10 @@ PAIRS.wrong(LSTM, "slope of a sigmoid", {"(1 - g**2)": "g * (1 - g)"},
             "g is a tanh, but its gradient is g (1 - g), that of a sigmoid.",
             r"sigmoid", r"tanh", r"1 - [a-z]+ ?(\*\*|\^) ?2")
 PAIRS.wrong(LSTM, "gates exchanged", {"[di, df, dg, do]": "[df, di, dg, do]"},
-            "The gradients of the input gate and of the forget gate are exchanged.",
-            *PERMUTED)
+            "The gradients of the input gate and of the forget gate are exchanged.", *PERMUTED)
 PAIRS.wrong(LSTM, "forget gate left out", {"dc * f, x.T": "dc, x.T"},
-            "The gradient of the old c lacks the factor f, the forget gate.",
-            r"factor f\b", r"\bf\b.*(missing|left out)", r"(missing|left out).*\bf\b", r"cache\[6\]", r"forget",
-            r"factor sigmoid")
+            "The gradient of the old c lacks the factor f, the forget gate.", r"factor f\b",
+            r"\bf\b.*(missing|left out)", r"(missing|left out).*\bf\b", r"cache\[6\]", r"forget", r"factor sigmoid")
 
 
 def gru_cell(x, h, wz, uz, wr, ur, wn, un):
@@ -76,21 +74,17 @@ def draw_gru(rng):
 
 
 GRU = PAIRS.right(gru_cell, gru_cell_backward, draw_gru)
-PAIRS.wrong(GRU, "h directly", {"dy * z + ds": "ds"},
-            "The direct path z h to the new state is missing in dh.",
+PAIRS.wrong(GRU, "h directly", {"dy * z + ds": "ds"}, "The direct path z h to the new state is missing in dh.",
             *TERM_MISSING, r"residual|direct path|skip")
 PAIRS.wrong(GRU, "reset gate left out", {"ds = dan * r": "ds = dan"},
             "The gradient of h un lacks the factor r, the reset gate.",
             r"cache\[9\]", r"factor r\b", r"\br\b.*(missing|left out)", r"(missing|left out).*\br\b", r"reset")
 PAIRS.wrong(GRU, "gate turned round", {"(h - n)": "(n - h)"},
-            "The gradient of the gate z has the wrong sign: it must be h - n.",
-            *SIGN)
+            "The gradient of the gate z has the wrong sign: it must be h - n.", *SIGN)
 PAIRS.wrong(GRU, "reset gate without a path", {" + dar @ ur.T": ""},
-            "The path of h through the reset gate is missing in dh.",
-            *TERM_MISSING)
+            "The path of h through the reset gate is missing in dh.", *TERM_MISSING)
 PAIRS.wrong(GRU, "slopes of tanh", {"(h - n) * z * (1 - z)": "(h - n) * (1 - z**2)"},
-            "z is a sigmoid, but the slope of a tanh, 1 - z^2, is used.",
-            r"sigmoid", r"tanh", r"z \(1 - z\)")
+            "z is a sigmoid, but the slope of a tanh, 1 - z^2, is used.", r"sigmoid", r"tanh", r"z \(1 - z\)")
 
 
 def rnn(x, w, u, b):
@@ -123,19 +117,16 @@ def draw_rnn(rng):
 
 RNN = PAIRS.right(rnn, rnn_backward, draw_rnn)
 PAIRS.wrong(RNN, "future forgotten", {"(dy[:, t] + dh)": "dy[:, t]"},
-            "The gradient of later steps is not carried back: each step sees only its own dy.",
-            r"later", r"carried", r"through time", r"recurren", r"mixes the (places|positions) along axis 1",
-            r"future", *TERM_MISSING)
+            "The gradient of later steps is not carried back: each step sees only its own dy.", r"later", r"carried",
+            r"through time", r"recurren", r"mixes the (places|positions) along axis 1", r"future", *TERM_MISSING)
 PAIRS.wrong(RNN, "last step wins", {"dw += x[:, t].T @ da": "dw = x[:, t].T @ da"},
             "dw holds the gradient of one time step (the first one) only: an assignment replaces the sum.",
             r"assignment", r"only the (first|last)", r"sum over.*missing", r"instead of (the|a) sum", r"\+=")
 PAIRS.wrong(RNN, "the new state", {"du += h[:, t].T": "du += h[:, t + 1].T"},
-            "du uses the new state where the forward multiplies the old state: the index is shifted by one.",
-            r"shift", r"by one", r"previous|next|neighbour", r"one (step|place)",
-            r"in place of `h\[:, t\]`")
+            "du uses the new state where the forward multiplies the old state: the index is shifted by one.", r"shift",
+            r"by one", r"previous|next|neighbour", r"one (step|place)", r"in place of `h\[:, t\]`")
 PAIRS.wrong(RNN, "u not transposed", {"dh = da @ u.T": "dh = da @ u"},
-            "The carried gradient is multiplied by u instead of its transpose.",
-            r"transpos")
+            "The carried gradient is multiplied by u instead of its transpose.", r"transpos")
 PAIRS.wrong(RNN, "not summed over the batch", {"db += da.sum(0)": "db += da.mean(0)"},
             "db is a mean over the batch, but it must be a sum.",
             r"once too often", r"mean instead of a sum", r"divided by 2", r"half", r"factor 2")
@@ -175,12 +166,10 @@ SCAN = PAIRS.right(scan, scan_backward, lambda rng: {
     "x": rng.standard_normal((5, 2)), "delta": rng.uniform(0.2, 1, (5, 2)), "a": -rng.uniform(0.2, 2, (2, 3)),
     "b": rng.standard_normal((5, 3)), "c": rng.standard_normal((5, 3))})
 PAIRS.wrong(SCAN, "delta of the decay only", {"(dz * a).sum(-1) + into * x[t]": "(dz * a).sum(-1)"},
-            "delta is used twice; its path through the input, delta x b, is missing.",
-            *TERM_MISSING)
+            "delta is used twice; its path through the input, delta x b, is missing.", *TERM_MISSING)
 PAIRS.wrong(SCAN, "state after the step", {"decay[t] * h[t]\n": "decay[t] * h[t + 1]\n"},
-            "The gradient of the decay uses the state after the step instead of the state before it.",
-            r"shift", r"by one", r"previous|next", r"one (step|place)", r"(state|step) before",
-            r"in place of `h\[t\]`")
+            "The gradient of the decay uses the state after the step instead of the state before it.", r"shift",
+            r"by one", r"previous|next", r"one (step|place)", r"(state|step) before", r"in place of `h\[t\]`")
 PAIRS.wrong(SCAN, "forward in time", {"in reversed(range(len(x)))": "in range(len(x))"},
             "The backward loop runs forward in time, so the gradient comes from earlier outputs.",
             r"transpose", r"later", r"earlier", r"other end", r"in time", r"wrong order", r"revers")
@@ -214,8 +203,7 @@ WKV = PAIRS.right(wkv, wkv_backward, lambda rng: {
 PAIRS.wrong(WKV, "denominator forgotten", {"(v - y[:, None])": "v"},
             "The path of k and w through the denominator is missing: it must be v - y, not v.",
             *TERM_MISSING, r"- (sum|mean)\(", r"denominator", r"normali[sz]", r"weights.*sum", r"v - y")
-PAIRS.wrong(WKV, "slower with age", {"-(dlog * age": "(dlog * age"},
-            "dw has the wrong sign: weights fall with w.",
+PAIRS.wrong(WKV, "slower with age", {"-(dlog * age": "(dlog * age"}, "dw has the wrong sign: weights fall with w.",
             *SIGN)
 PAIRS.wrong(WKV, "age from one", {"(dlog * age[:, :, None])": "(dlog * (age[:, :, None] + 1) * (age[:, :, None] > 0))"},
             "dw counts the age from one: the age of each key is too large by one.",
@@ -238,8 +226,7 @@ def cumulative_backward(dy, decay):
 
 
 CUMULATIVE = PAIRS.right(cumulative, cumulative_backward, lambda rng: {"x": rng.standard_normal((2, 6))})
-PAIRS.wrong(CUMULATIVE, "in dy itself", {"np.array(dy, copy=True)": "dy"},
-            "The backward writes its result into dy.",
+PAIRS.wrong(CUMULATIVE, "in dy itself", {"np.array(dy, copy=True)": "dy"}, "The backward writes its result into dy.",
             r"\bdy\b.*(chang|written|writ|modif|in place)", r"(chang|writ|modif)\w* .*\bdy\b", r"in[ -]place")
 PAIRS.wrong(CUMULATIVE, "one step only", {"decay * dx[:, t + 1]": "decay * dy[:, t + 1]"},
             "Each step gets the gradient of the next step only: the recurrence is cut after one step.",

@@ -39,8 +39,7 @@ def mixture_backward(dy, cache):
 MIXTURE = PAIRS.right(mixture, mixture_backward, lambda rng: {
     "x": rng.standard_normal((6, 3)), "gate": rng.standard_normal((3, 4)), "experts": rng.standard_normal((4, 3, 2))})
 PAIRS.wrong(MIXTURE, "gate without a path to x", {"ds @ gate.T + ": ""},
-            "dx lacks the path through the gate: x is used by the gate and by the experts.",
-            *TERM_MISSING)
+            "dx lacks the path through the gate: x is used by the gate and by the experts.", *TERM_MISSING)
 PAIRS.wrong(MIXTURE, "normalization forgotten", {" - (dweight * weight).sum(-1, keepdims=True)": ""},
             "The normalization of the chosen weights is taken as constant: the term - sum(dweight weight) is missing.",
             *DIAGONAL, *TERM_MISSING)
@@ -66,18 +65,14 @@ def balance_backward(dy, cache):
 
 BALANCE = PAIRS.right(balance, balance_backward, lambda rng: {"logits": rng.standard_normal((7, 4))})
 PAIRS.wrong(BALANCE, "sum over the tokens", {" * share / B": " * share"},
-            "The 1/B of the mean over the tokens is missing.",
-            *MEAN_LEFT_OUT(7))
+            "The 1/B of the mean over the tokens is missing.", *MEAN_LEFT_OUT(7))
 PAIRS.wrong(BALANCE, "number of experts", {"weight * E * share": "weight * share"},
-            "The factor E, the number of experts, is missing.",
-            r"factor (of )?4\b", r"4 times too small", r"divided by 4 .*once too often", r"multiplication by 4",
-            r"1/4\b")
-PAIRS.wrong(BALANCE, "weight twice", {"dy * weight * E": "dy * weight**2 * E"},
-            "The factor weight is applied twice.",
+            "The factor E, the number of experts, is missing.", r"factor (of )?4\b", r"4 times too small",
+            r"divided by 4 .*once too often", r"multiplication by 4", r"1/4\b")
+PAIRS.wrong(BALANCE, "weight twice", {"dy * weight * E": "dy * weight**2 * E"}, "The factor weight is applied twice.",
             r"weight.*twice", r"twice.*weight", r"10 times too small", r"factor weight", r"factor (of )?(0\.1|10)\b")
 PAIRS.wrong(BALANCE, "diagonal only", {"p * (dp - (dp * p).sum(-1, keepdims=True))": "dp * p * (1 - p)"},
-            "Only the diagonal of the softmax's Jacobian is used.",
-            *DIAGONAL)
+            "Only the diagonal of the softmax's Jacobian is used.", *DIAGONAL)
 
 
 def switch(x, gate, experts):
@@ -110,12 +105,9 @@ PAIRS.wrong(SWITCH, "gate detached", {"return ds @ gate.T + np": "ds *= 0\n    r
             "The gate gets no gradient: the path through the probability is detached.",
             r"returns zero", r"is zero", r"zero instead", r"detach", *TERM_MISSING)
 PAIRS.wrong(SWITCH, "probability left out", {"dh = dy * top[:, None]": "dh = dy"},
-            "The gradient of the expert lacks the factor top, the probability of the gate.",
-            r"factor top", r"top.*(missing|left out)", r"(missing|left out).*top\b", r"softmax", r"cache\[5\]",
-            r"probabilit")
-PAIRS.wrong(SWITCH, "gate not transposed", {"x.T @ ds": "(ds.T @ x)"},
-            "dgate is transposed.",
-            *TRANSPOSED, r"shape")
+            "The gradient of the expert lacks the factor top, the probability of the gate.", r"factor top",
+            r"top.*(missing|left out)", r"(missing|left out).*top\b", r"softmax", r"cache\[5\]", r"probabilit")
+PAIRS.wrong(SWITCH, "gate not transposed", {"x.T @ ds": "(ds.T @ x)"}, "dgate is transposed.", *TRANSPOSED, r"shape")
 
 
 def attention_pool(x, query, value):
@@ -137,8 +129,6 @@ def attention_pool_backward(dy, cache):
 POOL = PAIRS.right(attention_pool, attention_pool_backward, lambda rng: {
     "x": rng.standard_normal((2, 4, 3)), "query": rng.standard_normal(3), "value": rng.standard_normal((3, 5))})
 PAIRS.wrong(POOL, "scores without a path to x", {" + ds[:, :, None] * query": ""},
-            "dx lacks the path through the scores.",
-            *TERM_MISSING)
+            "dx lacks the path through the scores.", *TERM_MISSING)
 PAIRS.wrong(POOL, "sum over the batch", {"(p * dp).sum(-1, keepdims=True)": "(p * dp).sum(0, keepdims=True)"},
-            "The sum in the softmax backward runs over the batch instead of the places.",
-            r"axis", r"batch", r"mixes")
+            "The sum in the softmax backward runs over the batch instead of the places.", r"axis", r"batch", r"mixes")
