@@ -17,27 +17,22 @@ attention has rotary positions; the recurrences have q and k of length 1, and a 
 al., Gated Delta Networks (2024). A recurrence remembers d_k * d_k numbers; softmax attention stores all keys and
 values.
 
-One model learns all numbers of pairs: each batch has one of them, the first fifth of the batches 4 pairs. A run that
-is in tests/benchmarks/recall.json is not repeated; delete that file to start again. At the end the script writes the
-tables into tutorial 23.
+One model learns all numbers of pairs: each batch has one of them, the first fifth of the batches 4 pairs. At the end
+the script writes the tables into tutorial 23.
 """
 
-import json
 import math
 import statistics
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import numpy_attention as na
-from numpy_attention.files import atomic_write
 from numpy_attention.layers.layer import Layer, flat_gradients
 from numpy_attention.layers.residual import residual, residual_backward
 from tests.generated import with_block
 
-RESULTS = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[2] / "tutorials" / "23-attention-as-a-recurrence.md"
 KEYS = VALUES = 128  # ids of keys: 0 to 127; ids of values: 128 to 255
 PAIRS = {"recall": (4, 8, 16, 32, 64), "updates": (4, 8, 16, 32)}
@@ -195,9 +190,9 @@ def accuracy(model: Recall, task: str, pairs: int, rng: np.random.Generator) -> 
     return float((model.forward(ids, pairs)[0].argmax(axis=-1) == answers).mean())
 
 
-def run(task: str, rule: str, d_k: int, seed: int, steps: int = STEPS) -> dict[str, Any]:
-    """Train one model on all numbers of pairs, and test it with each of them."""
-    rng, start = np.random.default_rng(seed), time.process_time()
+def run(task: str, rule: str, d_k: int, seed: int, steps: int = STEPS) -> list[float]:
+    """Train one model on all numbers of pairs; its accuracy with each of them."""
+    rng = np.random.default_rng(seed)
     model = Recall(rule, d_k, rng)
     optimizer = na.AdamW(model.parameters(), learning_rate=LEARNING_RATE, weight_decay=0.0)
     for step in range(steps):
@@ -206,40 +201,20 @@ def run(task: str, rule: str, d_k: int, seed: int, steps: int = STEPS) -> dict[s
         grads = model.backward(cache)
         na.clip_by_global_norm(grads, 1.0)
         optimizer.step(grads, na.warmup_cosine(step, steps, WARMUP, LEARNING_RATE))
-    found = [round(accuracy(model, task, pairs, np.random.default_rng([seed, 1])), 4) for pairs in PAIRS[task]]
-    return {"task": task, "rule": rule, "d_k": d_k, "seed": seed, "accuracy": found,
-            "seconds": round(time.process_time() - start, 1)}  # fmt: skip
+    return [accuracy(model, task, pairs, np.random.default_rng([seed, 1])) for pairs in PAIRS[task]]
 
 
-def measure() -> list[dict[str, Any]]:
-    """Run every row with every seed, and save the results after each run."""
-    found = read() if RESULTS.exists() else []
-    known = {(one["task"], one["rule"], one["d_k"], one["seed"]) for one in found}
-    for wanted in [(task, *row, seed) for seed in SEEDS for task in PAIRS for row in ROWS]:
-        if wanted not in known:
-            found.append(run(*wanted))
-            print(found[-1], flush=True)
-            with atomic_write(RESULTS) as temporary:
-                lines = ",\n".join(json.dumps(one) for one in found)
-                temporary.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    return found
-
-
-def read() -> list[dict[str, Any]]:
-    """The stored runs."""
-    return json.loads(RESULTS.read_text(encoding="utf-8"))
-
-
-def table(found: list[dict[str, Any]], task: str) -> str:
+def table(task: str, steps: int = STEPS) -> str:
     """The median of the seeds in percent, with the lowest and the highest if they differ."""
     counted = "pairs" if task == "recall" else "keys"
     lines = [f"| rule | state | {' | '.join(f'{pairs} {counted}' for pairs in PAIRS[task])} |"]
     lines.append(f"|---|---|{'---|' * len(PAIRS[task])}")
     for rule, d_k in ROWS:
-        runs = [one["accuracy"] for one in found if (one["task"], one["rule"], one["d_k"]) == (task, rule, d_k)]
+        runs = [run(task, rule, d_k, seed, steps) for seed in SEEDS]
         cells = [spread([100 * figure for figure in figures]) for figures in zip(*runs)]
         state = "all keys and values" if rule == "softmax" else f"{d_k} x {d_k}"
         lines.append(f"| {rule} | {state} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
     return "\n".join(lines)
 
 
@@ -249,13 +224,6 @@ def spread(figures: list[float]) -> str:
     return f"{median} ({low} to {high})" if low != high else f"{median}"
 
 
-def write(found: list[dict[str, Any]]) -> None:
-    """Put the tables between their markers."""
-    page = PAGE.read_text(encoding="utf-8")
-    for task in PAIRS:
-        page = with_block(page, task, table(found, task))
-    PAGE.write_text(page, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    write(measure())
+    for task in PAIRS:
+        PAGE.write_text(with_block(PAGE.read_text("utf-8"), task, table(task)), "utf-8")

@@ -7,7 +7,6 @@ each round; the table shows medians over the rounds. The memory is the largest a
 once, without its inputs; it is measured in a separate step.
 """
 
-import json
 import statistics
 import time
 import tracemalloc
@@ -18,12 +17,10 @@ from typing import Any
 import numpy as np
 
 import numpy_attention as na
-from numpy_attention.files import atomic_write
-from tests.benchmarks.report import machine
+from tests.benchmarks.__main__ import machine
 from tests.generated import with_block
 
-ROOT = Path(__file__).parents[2]
-RESULTS, PAGE = Path(__file__).with_suffix(".json"), ROOT / "docs" / "recurrence_speed.md"
+PAGE = Path(__file__).parents[2] / "docs" / "recurrence_speed.md"
 HEADS, WIDTH, ROUNDS = 8, 64, 5
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16_384)
 CHUNKS, AT_LENGTH = (16, 32, 64, 128, 256), 4096
@@ -83,7 +80,7 @@ def megabytes(step: Step) -> float:
 
 
 def measure(lengths: tuple[int, ...] = LENGTHS, at_length: int = AT_LENGTH, rounds: int = ROUNDS) -> dict[str, Any]:
-    """All results, as the JSON file stores them."""
+    """All results."""
     rows = []
     for T in lengths:
         contenders = steps(T)
@@ -101,13 +98,7 @@ def measure(lengths: tuple[int, ...] = LENGTHS, at_length: int = AT_LENGTH, roun
         }
         for size in CHUNKS
     ]
-    about = machine(1).replace("1 threads on each side", "one thread").partition("; float32")[0]
-    return {"machine": about, "at_length": at_length, "rows": rows, "chunks": chunks}
-
-
-def read() -> dict[str, Any]:
-    """The stored results."""
-    return json.loads(RESULTS.read_text(encoding="utf-8"))
+    return {"at_length": at_length, "rows": rows, "chunks": chunks}
 
 
 def ratio(row: dict[str, Any], name: str) -> float:
@@ -126,7 +117,7 @@ def table(found: dict[str, Any]) -> str:
     """The block of the page."""
     rows = found["rows"]
     lines = [
-        f"Measured on this machine: {found['machine']}.", "",
+        f"{machine(1)}.", "",
         f"The linear rule is faster than tiles {ahead(rows, LINEAR)}, the gated delta rule {ahead(rows, DELTA)}.", "",
         ("| T | tiles, s | linear rule, s | ratio | gated delta rule, s | ratio | its seconds for 1,000 tokens "
          "| token by token, s | tiles, MB | linear, MB | gated delta, MB | token by token, MB |"),
@@ -151,14 +142,5 @@ def table(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(found: dict[str, Any]) -> None:
-    """Put the tables between their markers."""
-    page = with_block(PAGE.read_text(encoding="utf-8"), "recurrence speed", table(found))
-    PAGE.write_text(page, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    results = measure()
-    with atomic_write(RESULTS) as temporary:
-        temporary.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    write(results)
+    PAGE.write_text(with_block(PAGE.read_text("utf-8"), "recurrence speed", table(measure())), "utf-8")

@@ -1,9 +1,0 @@
-"""The blind test of the gradient checker: all fields."""
-
-from tests.gradcheck.fresh import convolutions, fields, held_out, losses, matrices, preferences, recurrences, routers
-
-FRESH = {
-    "preferences": preferences.PAIRS, "recurrences": recurrences.PAIRS, "routers": routers.PAIRS,
-    "convolutions": convolutions.PAIRS, "matrices": matrices.PAIRS, "losses": losses.PAIRS, "fields": fields.PAIRS,
-}
-HELD_OUT = {"held out": held_out.PAIRS}
