@@ -16,7 +16,6 @@ The optimizer updates the arrays of the model in place (`Layer.parameters`), so 
 """
 
 import argparse
-import contextlib
 import dataclasses
 import sys
 import time
@@ -30,23 +29,16 @@ from numpy_attention.app.tasks import TASKS, kind_of_task, make_task
 from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import TrainConfig, command_line, option
+from numpy_attention.training.config import OF_MODELS, TrainConfig, command_line, option
 from numpy_attention.training.mpi import OneProcess, started_ranks
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
-from numpy_attention.training.signals import StopSignals
-from numpy_attention.training.task import Task
 from numpy_attention.training.tasks.sums import SumTask
 from numpy_attention.training.trainer import SAMPLE, NonFiniteError, Trainer, generator
 
 MOVABLE = ("text", "from_")  # files that may move: the checkpoint recognizes them by their fingerprint
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # the exit codes of a shell
-FIXED_BY_THE_MODEL = {
-    "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout", "vocabulary", "vocab_size",
-    "attention",
-}
-MAX_SETTINGS = 2**16  # bytes of a settings file
-MAX_DOTS = 200  # in a line: for a.b.c.d a TOML reader also stores a, a.b, a.b.c, so memory grows with the square
+FIXED_BY_THE_MODEL = {*OF_MODELS.values(), "vocabulary", "vocab_size"} - {"context"}  # settings that --from decides
 BELONGS_TO = {  # a setting: the setting that decides whether it has an effect, and the values with an effect
     "text": ("task", ("text",)), "vocabulary": ("task", ("text",)), "vocab_size": ("vocabulary", ("bpe",)),
     "beta2": ("optimizer", ("adamw", "adam")), "weight_decay": ("optimizer", ("adamw",)),
@@ -69,45 +61,32 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check everything, then make the directory, then train."""
+    """Check everything, then make the directory, then train; the exit code tells how the run ended."""
     ranks = started_ranks()
     with ranks.silence():
         make = _resumed if arguments.resume else _fresh
         trainer = ranks.together(lambda: make(arguments, ranks))
         _begin(trainer, arguments)
-        with trainer.alone():
-            if not arguments.resume:  # check again: with the lock, no other run can begin here
-                ranks.together(lambda: None if ranks.rank else _check_free(trainer.directory))
-            print(_announcement(trainer), flush=True)
-            return _train(trainer)
-
-
-def _train(trainer: Trainer) -> int:
-    """Train, then report the ending by a message and the exit code."""
-    ranks, again = trainer.ranks, f"python -m numpy_attention train --resume {shell_path(trainer.directory)}"
-    try:
-        ending = trainer.run()
-    except NonFiniteError as error:
+        again = f"python -m numpy_attention train --resume {shell_path(trainer.directory)}"
+        try:
+            ending = trainer.run(_announcement(trainer))
+        except NonFiniteError as error:
+            if ranks.rank == 0:
+                print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
+            ranks.wait()  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
+            return 1
+        if ending in SIGNAL_CODES:
+            saved = f"stopped by {ending} after step {trainer.step}, which is saved"
+            print(f"\n{saved}; continue with:\n  {again}", flush=True)
+            ranks.wait()
+            return SIGNAL_CODES[ending]
         if ranks.rank == 0:
-            print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
-        ranks.wait()  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
-        return 1
-    if ending in SIGNAL_CODES:
-        print(f"\nstopped by {ending} after step {trainer.step}, which is saved; continue with:\n  {again}", flush=True)
-        ranks.wait()
-        return SIGNAL_CODES[ending]
-    try:
-        stopped = None if ranks.rank else _finish(trainer, ending, again)
-    except KeyboardInterrupt:
-        stopped = "SIGINT"
-    if stopped:
-        message = f"stopped by {stopped}; the training is complete and saved; print its report again with {again}"
-        print(f"numpy-attention: {message}", file=sys.stderr, flush=True)
-        return SIGNAL_CODES[stopped]
-    return 0
+            _finish(trainer, ending, again)
+        return 0
 
 
 def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
+    """A new run, at its first step."""
     config = new_config(arguments)
     if arguments.out:
         _check_free(arguments.out)
@@ -148,9 +127,7 @@ def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
     if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
         raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides this; leave it out")
     task = settings.get("task", "text")
-    if not isinstance(task, str) or task not in TASKS or not isinstance(start, str | None):
-        return {}
-    return kind_of_task(task, start).defaults
+    return kind_of_task(task, start).defaults if isinstance(task, str) and task in TASKS else {}
 
 
 def given(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -161,25 +138,20 @@ def given(arguments: argparse.Namespace) -> dict[str, Any]:
 def _settings_from_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    with reading(path), open(path, "rb") as file:
-        raw = file.read(MAX_SETTINGS + 1)
-    if len(raw) > MAX_SETTINGS:
-        raise InputError(f"{path} is longer than {MAX_SETTINGS:,} bytes, so it is not a settings file")
-    if (dots := max(line.count(b".") for line in raw.split(b"\n"))) > MAX_DOTS:
-        raise InputError(f"{path} has a line with {dots} dots, so it is not a settings file")
     try:
-        return tomllib.loads(raw.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path} is not UTF-8 text: byte at offset {error.start}") from None
-    except (ValueError, RecursionError) as error:  # bad TOML, a huge number, or deeply nested lists
+        with reading(path), open(path, "rb") as file:
+            return tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not TOML: {error}") from None
 
 
 def _check_free(directory: Path) -> None:
     """Refuse a directory that already holds a run."""
+    with writing(f"--out {directory}"):  # the system may refuse a name, for example, a long one
+        used = any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json"))
     if directory.exists() and not directory.is_dir():
         raise InputError(f"--out {directory} is a file; give a directory")
-    if any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json")):
+    if used:
         again = f"continue it with --resume {shell_path(directory)}"
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 
@@ -195,25 +167,21 @@ def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
     if not directory.is_dir():
         raise InputError(f"--resume needs the directory of the run, got the file {directory}")
     new = given(arguments)
+    moved = [name for name in MOVABLE if getattr(config, name) is not None]
     free = {"workers", "backend", "recompute"}  # these change how the result is computed, not the result
-    free |= {name for name in MOVABLE if getattr(config, name) is not None}
-    free |= {"text"} if config.task == "text" else set()  # the default text may be in a file, too
+    free |= {*moved, "text"} if config.task == "text" else {*moved}  # the default text may be in a file, too
     changed = [option(name) for name, value in new.items() if value != getattr(config, name) and name not in free]
     if changed:
         raise InputError(f"{', '.join(changed)} cannot change in a resumed run; leave this out")
     config = dataclasses.replace(config, **{name: new[name] for name in free if name in new})
-    trainer = Trainer(config, _task_again(config), directory, ranks)
+    try:
+        task = make_task(config)
+    except InputError as error:
+        advice = f"; if it has moved, give its new place by {' or '.join(map(option, moved))}" if moved else ""
+        raise InputError(f"{error}{advice}") from None
+    trainer = Trainer(config, task, directory, ranks)
     trainer.restore(arrays, meta)
     return trainer
-
-
-def _task_again(config: TrainConfig) -> Task:
-    """The task of a resumed run; its files may have moved since the run began."""
-    try:
-        return make_task(config)
-    except InputError as error:
-        moved = " or ".join(option(name) for name in MOVABLE if getattr(config, name) is not None)
-        raise InputError(f"{error}; if it has moved, give its new place by {moved}" if moved else str(error)) from None
 
 
 def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
@@ -232,6 +200,20 @@ def _make_directory(directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
 
 
+def _new_directory(parent: Path) -> Path:
+    """A new directory, named by the time; with a number if there is a directory with that name."""
+    stem = parent / time.strftime("%Y-%m-%d-%H%M%S")
+    directory, n = stem, 1
+    with writing(parent):
+        while True:
+            try:
+                directory.mkdir(parents=True)
+                return directory
+            except FileExistsError:
+                n += 1
+                directory = Path(f"{stem}-{n}")
+
+
 def _announcement(trainer: Trainer) -> str:
     """A message about the data, the model and the directory of the run."""
     model, c, workers = trainer.model, trainer.config, trainer.workers.count
@@ -244,30 +226,15 @@ def _announcement(trainer: Trainer) -> str:
     )
 
 
-def _finish(trainer: Trainer, ending: str, again: str) -> str | None:
-    """Print the report of the task and draw the pictures; return the signal that came during the drawing, if any."""
+def _finish(trainer: Trainer, ending: str, again: str) -> None:
+    """Print the report of the task, write its result and draw the pictures."""
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
         print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
-    trainer.require_same_directory()
     try:
         written = trainer.task.write_result(trainer.model, trainer.directory)
     except OSError as error:
         reason = f"{error.strerror or error}; the training is complete and saved: free some space, then {again}"
         raise InputError(f"cannot write to {trainer.directory}: {reason}") from None
-    with StopSignals() as signals:  # a signal waits for the pictures: matplotlib would turn it into an error
-        drawn = pictures(trainer.task, trainer.directory)
     files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
-    print(f"\nin {trainer.directory}: {', '.join(files)}{drawn}")
-    return signals.name
-
-
-def _new_directory(parent: Path) -> Path:
-    """A new directory named by the time; a directory that another run makes at the same time is not used."""
-    stem = time.strftime("%Y-%m-%d-%H%M%S")
-    _make_directory(parent)
-    for name in [stem] + [f"{stem}-{n}" for n in range(2, 1000)]:
-        with writing(parent), contextlib.suppress(FileExistsError):
-            (parent / name).mkdir()
-            return parent / name
-    raise InputError(f"{parent / stem} and a thousand more names are taken; give a directory with --out")
+    print(f"\nin {trainer.directory}: {', '.join(files)}{pictures(trainer.task, trainer.directory)}")

@@ -5,7 +5,6 @@ can be compared. The report compares the model before the fine-tuning with the m
 """
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -104,7 +103,7 @@ class FineTunedText(TextTask):
         self.start = Start(config)
         super().__init__(config)
 
-    def _vocabulary(self, characters: Iterable[str]) -> Vocabulary:
+    def _vocabulary(self, characters: str, first: list[str]) -> Vocabulary:
         return self.start.tokenizer
 
     def model(self, rng: np.random.Generator | None) -> GPT:

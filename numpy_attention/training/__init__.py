@@ -2,7 +2,7 @@
 
     optimizers, clipping, schedules, data, byte_pairs, long_texts, ngrams, loop       Chapters 25 to 28: one step
     trainer, checkpoint, parallel, mpi                                               Chapters 29 to 32: a long run
-    task, config, restore, log, progress, diagnose                                   one small tool in each file
+    task, config, restore, log, progress, diagnose, memory                           one small tool in each file
     tasks                                                                            what a model can learn
 
 One step: `Trainer.one_step` -> `parallel.loss_and_gradients` -> `ranks.total` -> `loop.take_step`.

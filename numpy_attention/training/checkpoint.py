@@ -8,11 +8,11 @@ completely or not at all:
 
     config.json                 the settings, for people; a resumed run reads them from checkpoint.npz
     log.jsonl                   a line every few steps (training/log.py)
-    run.lock                    locked while a run writes here; a second run is refused (training/lock.py)
-    checkpoint.npz              step 600  <-  .93b1f0c2a4d85e67.tmp/checkpoint.npz, when all of it is on the disk
-    checkpoint.previous.npz     step 400  <-  .0c58e1d77b90a3f2.tmp/checkpoint.previous.npz, after that
+    run.lock                    locked while a run trains here; a second run is refused
+    checkpoint.npz              step 600  <-  .checkpoint.tmp.npz, when all of it is on the disk
+    checkpoint.previous.npz     step 400  <-  .checkpoint.previous.tmp.npz, after that
     checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
-    ids-....npy                 the ids of a text too long for memory (training/long_texts.py)
+    ids-....bin                 the ids of a text too long for memory (training/long_texts.py)
     loss.png, ...               pictures of the log, with matplotlib, at the end (app/pictures.py)
     adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (pretrained/fine_tuning.py)
 
@@ -20,10 +20,12 @@ Before the save, the file of step 400 gets a second, temporary name. This name s
 `checkpoint.npz`; after that it becomes `checkpoint.previous.npz`. So the two are never the same file, and a save that
 fails or is killed changes neither. A second name (a hard link) needs no copy.
 
-Loading checks every file; `numpy_attention/files/arrays.py` explains how.
+The lock is the kernel's: only one of many processes gets it, and the kernel releases it when the process ends or is
+killed. The file remains; without a lock it means nothing.
 """
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -40,6 +42,7 @@ from numpy_attention.files import atomic_write, save_arrays, writing
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
 BEST = "checkpoint.best.npz"
+LOCK = "run.lock"
 
 
 def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], best: bool = False) -> None:
@@ -51,20 +54,35 @@ def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], b
     with writing(directory):
         with _second_name(path, PREVIOUS) if path.exists() else contextlib.nullcontext():
             save_arrays(path, arrays, meta)
-        tidy(directory, best)
+        if best:
+            keep_as(path, BEST)
 
 
 def keep_as(path: Path, name: str) -> None:
     """Give the file a second name in its folder, atomically; later saves replace only the first name."""
-    with _second_name(path, name):
+    with writing(path.parent), _second_name(path, name):
         pass
 
 
-def tidy(directory: Path, best: bool) -> None:
-    """Finish the work of a killed run: remove unfinished files, and keep the checkpoint if it is the best."""
+@contextlib.contextmanager
+def hold(directory: Path) -> Iterator[None]:
+    """Inside this context no other process trains in the directory, if the system has `flock`.
+
+    Raises: InputError if another run trains there.
+    """
     with writing(directory):
-        if best:
-            keep_as(directory / NAME, BEST)
+        handle = os.open(directory / LOCK, os.O_CREAT | os.O_RDWR)
+    try:
+        with contextlib.suppress(ImportError, OSError):  # Windows and some file systems have no such lock
+            fcntl = importlib.import_module("fcntl")
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                why = "another run trains there; wait until it ends, or use another directory"
+                raise InputError(f"{directory} is in use: {why}") from None
+        yield
+    finally:
+        os.close(handle)
 
 
 def write_config(directory: Path, meta: dict[str, Any]) -> None:
@@ -89,6 +107,7 @@ def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _second_name(path: Path, name: str) -> Iterator[None]:
     """The present file also gets this name, if the body of the with statement does not fail."""
     with atomic_write(path.with_name(name)) as temporary:
+        temporary.unlink(missing_ok=True)  # a killed run may have left it: a second name, so it must not be written to
         try:
             os.link(path, temporary)
         except OSError:  # a file system without hard links

@@ -17,9 +17,12 @@ the dropout.
 
 import contextlib
 import math
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -30,16 +33,14 @@ from numpy_attention.files import read_into, writing
 from numpy_attention.training import checkpoint, parallel
 from numpy_attention.training.config import TrainConfig, make_optimizer
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
-from numpy_attention.training.lock import hold
 from numpy_attention.training.log import Log
 from numpy_attention.training.loop import take_step
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.mpi import OneProcess
 from numpy_attention.training.parallel import Batch, Workers, count_targets
 from numpy_attention.training.progress import Progress, per_second
-from numpy_attention.training.restore import HowFar, check_optimizer, how_far
+from numpy_attention.training.restore import PROGRESS
 from numpy_attention.training.schedules import warmup_cosine
-from numpy_attention.training.signals import StopSignals
 from numpy_attention.training.task import Task
 
 INITIAL, BATCH, DROPOUT, SAMPLE = range(4)  # the purposes of generators: the second number of a seed
@@ -68,7 +69,7 @@ class Trainer:
         self.workers = Workers(self.ranks.threads(config, self.model.num_parameters()))
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
-        self.signals = StopSignals()
+        self.signal: str | None = None  # the signal that this process has received: SIGINT or SIGTERM
         self.stop: str | None = None  # the signal that any rank has received
         self.step = 0
         self.seconds = 0.0  # the time spent in steps
@@ -77,44 +78,31 @@ class Trainer:
         self.since_best = 0  # evaluations since the best one
         self.skipped = 0  # steps skipped because of a NaN or infinity
         self.fault = ""  # the reason if the last step was skipped
-        self.is_alone = False  # whether no other run can write to the directory
-        self.require_same_directory: Callable[[], None] = lambda: None  # with a lock: the check of `hold`
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Inside this context no other run writes to the directory; contexts may be nested.
-
-        Raises: InputError that names the other run; on all ranks, although only rank 0 takes the lock.
-        """
-        if self.is_alone:
-            yield
-            return
-        with contextlib.ExitStack() as stack:
-            here = self.ranks.together(lambda: None if self.ranks.rank else stack.enter_context(hold(self.directory)))
-            stack.callback(setattr, self, "require_same_directory", self.require_same_directory)
-            self.require_same_directory = here or self.require_same_directory
-            stack.callback(setattr, self, "is_alone", False)
-            self.is_alone = True
-            yield
-
-    def run(self) -> str:
+    def run(self, announcement: str = "") -> str:
         """Train to the end and return the kind of ending: "finished", "stopped early" or the name of a signal.
+
+        The announcement is printed when it is certain that no other run uses the directory.
 
         Raises: InputError if the directory cannot be written, if another run uses it, or if no thread can be started;
         NonFiniteError.
         """
         keep_freed_memory()
-        with self.alone():
-            if self.ranks.rank == 0:
-                checkpoint.tidy(self.directory, self._is_best())  # finish the work of a killed run
+        with contextlib.ExitStack() as stack:
+            lock = contextlib.nullcontext() if self.ranks.rank else checkpoint.hold(self.directory)
+            self.ranks.together(lambda: stack.enter_context(lock))
+            if announcement:
+                print(announcement, flush=True)
             self.prepare()
             return self._train()
 
     def _train(self) -> str:
         c, first = self.config, self.ranks.rank == 0
-        with self.workers, Progress(c.steps, self.step) as progress, self.signals:
+        with self.workers, Progress(c.steps, self.step) as progress, self._noting_signals():
             if self.step == 0:
                 self.save()  # from here on the run can be resumed
+            elif first and self._is_best():
+                checkpoint.keep_as(self.directory / checkpoint.NAME, checkpoint.BEST)  # a kill may have prevented it
             if first:  # also for a resumed run: its text may have moved
                 checkpoint.write_config(self.directory, self.meta())
             log = Log(self.directory / "log.jsonl", self.step) if first else None
@@ -134,7 +122,6 @@ class Trainer:
                     progress.line(entry)
                     improved = self._note_best(entry["val_loss"])
                 if entry and log:
-                    self.require_same_directory()
                     log.write(entry)
                 progress.advance(entry)
                 impatient = bool(c.patience) and self.since_best >= c.patience
@@ -162,7 +149,7 @@ class Trainer:
         mine = self._mine(batch)
         dropout = self._dropout(mine)
         loss, grads = parallel.loss_and_gradients(self.model, batch, self.shards, self.workers, dropout, mine)
-        loss, grads, self.stop = self.ranks.total(self.optimizer.parameters, loss, grads, self.signals.name)
+        loss, grads, self.stop = self.ranks.total(self.optimizer.parameters, loss, grads, self.signal)
         return loss, grads
 
     def rate(self, step: int) -> float:
@@ -182,7 +169,6 @@ class Trainer:
             return
         arrays = {f"parameters.{name}": p for name, p in self.model.parameters().items()}
         arrays |= {f"optimizer.{name}": array for name, array in self.optimizer.state().items()}
-        self.require_same_directory()
         checkpoint.save(self.directory, arrays, self.meta(), self._is_best())
 
     def meta(self) -> dict[str, Any]:
@@ -191,12 +177,15 @@ class Trainer:
             "config": self.config.to_mapping() | {"workers": self.workers.count},
             "model": self.task.model_settings(self.model),
             "task": self.task.saved(),
-            **{name: getattr(self, name) for name in HowFar._fields},
+            **{name: getattr(self, name) for name in PROGRESS},
             "best": None if math.isinf(self.best) else self.best,
         }
 
     def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-        """Restore the state of a checkpoint."""
+        """Restore the state of a checkpoint.
+
+        Raises: InputError for the checkpoint of another text, another model or another optimizer.
+        """
         if meta["task"] != self.task.saved():
             advice = "give their paths with --text and --from"
             if self.config.task == "text" and self.config.text is None:  # the default text came from Python itself once
@@ -208,10 +197,34 @@ class Trainer:
         state = self.optimizer.state()  # the live arrays: reading into them needs no second copy
         read_into(state, arrays, "optimizer.", "optimizer")
         read_into(self.model.parameters(), arrays, "parameters.", "model")
-        progress = how_far(meta, self.config.steps)
-        check_optimizer(arrays, progress)
         self.optimizer.load_state(state)
-        self.step, self.seconds, self.best, self.best_step, self.since_best, self.skipped = progress
+        for name in PROGRESS:
+            setattr(self, name, meta[name])
+        self.best = math.inf if meta.get("best") is None else meta["best"]
+
+    @contextlib.contextmanager
+    def _noting_signals(self) -> Iterator[None]:
+        """Inside this context the first Ctrl-C or SIGTERM is only noted; a second one ends the process at once.
+
+        An interrupted step would have changed some parameters and not others, so the step ends before the run stops.
+        """
+        before: dict[signal.Signals, Any] = {}
+
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        def note(number: int, frame: FrameType | None) -> None:
+            self.signal = signal.Signals(number).name
+            restore()
+
+        if threading.current_thread() is threading.main_thread():  # Python handles signals only there
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, note)
+        try:
+            yield
+        finally:
+            restore()
 
     def _mine(self, batch: Batch) -> range:
         return self.ranks.share(min(self.shards, len(batch[0])))

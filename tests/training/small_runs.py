@@ -1,5 +1,6 @@
 """Helpers for the tests of runs: a short text, a tiny model, and a function that resumes a stopped run."""
 
+import numpy as np
 import pytest
 
 from numpy_attention.app.tasks import make_task
@@ -8,6 +9,7 @@ from numpy_attention.training.log import read_log
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.trainer import Trainer
 
+TEXT = "one fish two fish red fish blue fish. " * 40
 TINY = {
     "layers": 1, "heads": 2, "d_model": 16, "context": 8, "batch": 6, "steps": 12, "warmup": 2, "workers": 2,
     "log_every": 1, "eval_every": 4, "save_every": 3, "learning_rate": 1e-2,
@@ -17,7 +19,7 @@ TINY = {
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.txt"
-    path.write_text("one fish two fish red fish blue fish. " * 40, encoding="utf-8")
+    path.write_text(TEXT, encoding="utf-8")
     return str(path)
 
 
@@ -51,3 +53,9 @@ def resume(directory):
     again = Trainer(config, make_task(config), directory)
     again.restore(arrays, meta)
     return again
+
+
+def assert_same(run, other):
+    """Two runs have the same parameters, bit for bit."""
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(other.model.parameters()[name], p, err_msg=name)

@@ -10,11 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
-from numpy_attention.training import byte_pairs
 from numpy_attention.training.byte_pairs import (
     CHUNK,
     LONGEST,
-    MAX_TOKEN,
     BytePairVocabulary,
     ByteVocabulary,
     count_chunks,
@@ -33,6 +31,7 @@ def learned(text, size=300):
     return BytePairVocabulary(learn_merges(count_chunks([text]), size))
 
 
+@settings(max_examples=30)
 @given(corpus=TEXTS, text=TEXTS)
 def test_decode_inverts_encode_for_any_text(corpus, text):
     for vocabulary in (ByteVocabulary(), learned(corpus), learned(text)):
@@ -43,6 +42,7 @@ def test_decode_inverts_encode_for_any_text(corpus, text):
         assert not ids.size or 0 <= ids.min() <= ids.max() < len(vocabulary)
 
 
+@settings(max_examples=30)
 @given(corpus=TEXTS, text=TEXTS)
 def test_encoding_applies_the_merges_in_learned_order(corpus, text):
     vocabulary = learned(corpus + text)
@@ -55,6 +55,7 @@ def test_encoding_applies_the_merges_in_learned_order(corpus, text):
     assert vocabulary.encode(text).tolist() == expected
 
 
+@settings(max_examples=50)
 @given(TEXTS, st.integers(257, 280))
 @example("banana bandana", 280)  # a pair that disappears in one word remains in another
 @example("abab abac abad acac", 280)
@@ -73,6 +74,7 @@ def test_learning_merges_the_most_frequent_pair_each_time(corpus, size):
     assert learn_merges(count_chunks([corpus]), size) == merges
 
 
+@settings(max_examples=30)
 @given(TEXTS, st.lists(st.integers(0, 100)))
 def test_text_in_pieces_gives_the_same_ids(text, cuts):
     text = text * 3
@@ -90,6 +92,7 @@ def test_chunks_join_to_the_text_and_are_short(text):
     assert all(0 < len(chunk) <= LONGEST + 1 for chunk in chunks)
 
 
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 299)))
 def test_any_ids_can_be_decoded(ids):
     vocabulary = learned(ANIMALS)
@@ -101,7 +104,7 @@ def test_any_ids_can_be_decoded(ids):
 def test_tokens_of_a_repeated_letter_have_a_maximum_length():
     text = "a" * 10_000
     vocabulary = learned(text, 400)
-    assert max(map(len, vocabulary.tokens)) == LONGEST <= MAX_TOKEN
+    assert max(map(len, vocabulary.tokens)) == LONGEST
     assert len(vocabulary.encode(text)) == -(-len(text) // LONGEST)
     assert merged([1, 1, 1], (1, 1), 2) == [2, 1]
 
@@ -123,51 +126,10 @@ def test_vocabulary_loaded_from_json_gives_the_same_ids():
         assert again.decode(again.encode(ANIMALS)) == ANIMALS
 
 
-@pytest.mark.parametrize(
-    "saved",
-    [
-        {},
-        {"characters": 3},
-        {"vocabulary": "word"},
-        {"vocabulary": ["bpe"]},
-        {"vocabulary": "bpe"},
-        {"vocabulary": "bpe", "merges": "ab"},
-        {"vocabulary": "bpe", "merges": [[1, 2, 3]]},
-        {"vocabulary": "bpe", "merges": [[1, 2], [1, 2, 3]]},
-        {"vocabulary": "bpe", "merges": [[97, 256]]},  # a part that does not exist yet
-        {"vocabulary": "bpe", "merges": [[-1, 97]]},
-        {"vocabulary": "bpe", "merges": [[1.5, 2]]},
-        {"vocabulary": "bpe", "merges": [[True, 2]]},
-        {"vocabulary": "bpe", "merges": [[97, 98], [97, 98]]},
-        {"vocabulary": "bpe", "merges": [[97, 97], *([i, i] for i in range(256, 300))]},  # 2^45 letters
-    ],
-)
-def test_refuses_an_invalid_vocabulary(saved):
-    with pytest.raises(InputError, match=r"not the description of a vocabulary|cannot join"):
-        vocabulary_from(saved)
-
-
-def test_a_token_of_260_bytes_is_accepted_and_a_longer_one_refused():
-    doubled = [(97, 97), *((i, i) for i in range(256, 263))]  # 2, 4, ..., 256 bytes
-    longest = [*doubled, (263, 257)]  # 256 + 4 bytes
-    assert len(BytePairVocabulary(longest).tokens[-1]) == MAX_TOKEN == 260
-    with pytest.raises(InputError, match="merge 9 of the vocabulary cannot join 264 and 97"):
-        BytePairVocabulary([*longest, (264, 97)])
-
-
 def test_vocabulary_has_the_named_kind_and_ignores_other_keys():
     everything = {"characters": "ab", "merges": [[97, 98]]}
     for kind, cls in (("char", CharVocabulary), ("byte", ByteVocabulary), ("bpe", BytePairVocabulary)):
         assert type(vocabulary_from(everything | {"vocabulary": kind})) is cls
-
-
-def test_number_of_cached_chunks_is_limited(monkeypatch):
-    monkeypatch.setattr(byte_pairs, "REMEMBERED", 3)
-    vocabulary = learned(ANIMALS)
-    text = " ".join("abcdefgh")
-    for _ in range(2):
-        assert vocabulary.decode(vocabulary.encode(text)) == text
-        assert len(vocabulary._known) <= 3
 
 
 def test_refuses_half_a_surrogate_pair():

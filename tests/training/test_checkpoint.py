@@ -1,80 +1,105 @@
-"""Checkpoint files: no kill leaves an incomplete file, and the previous checkpoint is kept."""
+"""Checkpoint files: complete at every moment, one run in each directory, and damage is noticed."""
 
 import errno
 import os
 import shlex
-import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import save_arrays, sweep
-from numpy_attention.training import checkpoint
-from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, keep_as, load_arrays, save
+from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, hold, keep_as, load_arrays, save
+from numpy_attention.training.restore import load_run
+from tests.training.small_runs import TEXT, trainer
 
 ARRAYS = {"parameters.w": np.arange(6, dtype=np.float32), "optimizer.steps": np.asarray(12)}
 
 
-def test_kill_during_save_leaves_a_complete_file(tmp_path):
-    path = tmp_path / "checkpoint.npz"
-    save_arrays(path, {"w": np.zeros(1)}, {"step": -1})
-    program = (
-        "import sys, numpy as np; from pathlib import Path\n"
-        "from numpy_attention.files import save_arrays\n"
-        "print('ready', flush=True)\n"
-        "for step in range(10**9):\n"
-        "    save_arrays(Path(sys.argv[1]), {'w': np.full(10**6, step)}, {'step': step})\n"
-    )
-    for delay in (0.0, 0.03, 0.07):
-        with subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(delay)
-            process.kill()
-        arrays, meta = load_arrays(path)
-        assert (arrays["w"] == max(meta["step"], 0)).all()
-    sweep(tmp_path, checkpoint.OF_A_RUN)
-    assert os.listdir(tmp_path) == ["checkpoint.npz"]
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A new run, which has saved its checkpoint."""
+    folder = tmp_path_factory.mktemp("saved")
+    (folder / "text.txt").write_text(TEXT)
+    run = trainer(folder / "run", str(folder / "text.txt"), d_model=4, optimizer="sgd")
+    run.save()
+    return run
+
+
+FOREIGN = st.builds(bytes.__add__, st.sampled_from([b"", b"PK\3\4", b"\x93NUMPY\1\0"]), st.binary(max_size=300))
+
+
+def flipped(whole, place, other):
+    return whole[:place] + bytes([whole[place] ^ other]) + whole[place + 1 :]
+
+
+@settings(max_examples=60)
+@given(data=st.data(), damage=st.sampled_from(["flipped", "truncated", "foreign", "continued"]))
+def test_damaged_checkpoint_gives_one_line_and_loads_nothing_wrong(run, data, damage):
+    whole, path = (run.directory / NAME).read_bytes(), run.directory / "damaged.npz"
+    place = data.draw(st.integers(0, len(whole) - 1) | st.integers(len(whole) - 400, len(whole) - 1))
+    path.write_bytes({
+        "flipped": lambda: flipped(whole, place, data.draw(st.integers(1, 255))), "truncated": lambda: whole[:place],
+        "foreign": lambda: data.draw(FOREIGN), "continued": lambda: whole + data.draw(FOREIGN),
+    }[damage]())  # fmt: skip
+    try:
+        _, arrays, meta = load_run(path)
+        run.restore(arrays, meta)
+    except InputError as error:
+        lines = str(error).splitlines()
+    else:
+        lines = []
+    if lines:
+        assert len(lines) == 1
+        return
+    assert damage in ("flipped", "continued")  # for example, the time of a member has changed
+    _, expected, true = load_run(run.directory)
+    assert meta == true
+    for name, p in run.model.parameters().items():
+        np.testing.assert_array_equal(p, expected[f"parameters.{name}"])
+    for name, array in run.optimizer.state().items():
+        np.testing.assert_array_equal(array, expected[f"optimizer.{name}"])
+
+
+def test_flip_in_the_header_of_an_array_is_noticed(run):
+    """Half as many bytes per number: NumPy then reads half of the array, before the checksum at its end."""
+    whole, path = (run.directory / NAME).read_bytes(), run.directory / "flipped.npz"
+    place = whole.index(b"'<f4'") + 3
+    path.write_bytes(flipped(whole, place, ord("4") ^ ord("2")))
+    with pytest.raises(InputError, match=r"is longer than its shape|Bad CRC-32"):
+        load_run(path)
+
+
+def test_pickle_in_a_checkpoint_is_not_run(tmp_path):
+    class Opened:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "opened"),)
+
+    np.savez(tmp_path / NAME, meta=np.array([Opened()], dtype=object))
+    with pytest.raises(InputError, match="damaged or not a checkpoint"):
+        load_arrays(tmp_path / NAME)
+    assert not (tmp_path / "opened").exists()
+
+
+def test_refuses_members_larger_than_the_file_before_reading_them(tmp_path):
+    np.savez_compressed(tmp_path / NAME, meta=np.zeros(3_000_000))
+    with pytest.raises(InputError, match=r"its members claim 240001\d\d bytes in a file of"):
+        load_arrays(tmp_path / NAME)
 
 
 def test_previous_checkpoint_survives_and_is_suggested_when_the_new_one_is_damaged(tmp_path):
     tmp_path = tmp_path / "my run"
     tmp_path.mkdir()
-    path = tmp_path / "checkpoint.npz"
-    save_arrays(path, ARRAYS, {"step": 1})
-    keep_as(path, checkpoint.PREVIOUS)
-    save_arrays(path, ARRAYS, {"step": 2})
-    assert load_arrays(tmp_path / checkpoint.PREVIOUS)[1]["step"] == 1
+    path = tmp_path / NAME
+    for step in (1, 2):
+        save(tmp_path, ARRAYS, {"step": step})
+    assert steps_in(tmp_path) == (2, 1)
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match=r"the previous checkpoint is .*previous") as caught:
         load_arrays(path)
-    assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / checkpoint.PREVIOUS), str(path)]
-
-
-def test_second_name_needs_no_copy_and_leftovers_of_a_kill_do_not_matter(tmp_path):
-    path, room = tmp_path / "checkpoint.npz", tmp_path / ".0123456789abcdef.tmp"
-    save_arrays(path, ARRAYS, {"step": 1})
-    room.mkdir()
-    os.link(path, room / checkpoint.BEST)  # a process died between the link and the rename
-    keep_as(path, checkpoint.BEST)
-    assert os.path.samefile(path, tmp_path / checkpoint.BEST)
-    assert load_arrays(path)[1]["step"] == 1
-    sweep(tmp_path, checkpoint.OF_A_RUN)
-    assert sorted(os.listdir(tmp_path)) == ["checkpoint.best.npz", "checkpoint.npz"]
-
-
-def test_second_name_is_a_copy_without_hard_links(tmp_path, monkeypatch):
-    def refuse(*arguments):
-        raise OSError("no hard links here")
-
-    path = tmp_path / "checkpoint.npz"
-    save_arrays(path, ARRAYS, {"step": 1})
-    monkeypatch.setattr(os, "link", refuse)
-    keep_as(path, checkpoint.BEST)
-    assert (tmp_path / checkpoint.BEST).read_bytes() == path.read_bytes()
+    assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / PREVIOUS), str(path)]
 
 
 def steps_in(directory):
@@ -82,20 +107,18 @@ def steps_in(directory):
     return tuple(load_arrays(directory / name)[1]["step"] for name in (NAME, PREVIOUS))
 
 
-def test_failed_save_keeps_both_checkpoints(tmp_path, monkeypatch):
+def full(*arguments):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_save_on_a_full_disk_keeps_both_checkpoints(tmp_path, monkeypatch):
     for step in (1, 2):
         save(tmp_path, ARRAYS, {"step": step})
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        save(tmp_path, ARRAYS, {"step": 3, "best": {1}})
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(InputError, match=r"cannot write to .*: No space left on device"):
         save(tmp_path, ARRAYS, {"step": 3})
     assert steps_in(tmp_path) == (2, 1)
     assert sorted(os.listdir(tmp_path)) == [NAME, PREVIOUS]
-
-
-def full(*arguments):
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -125,3 +148,31 @@ def test_both_checkpoints_are_complete_and_differ_at_every_line_of_a_save(tmp_pa
     assert list(dict.fromkeys(seen)) == [(2, 1), (3, 1), (3, 2)]
     assert load_arrays(tmp_path / BEST)[1]["step"] == 3
     assert not os.path.samefile(tmp_path / NAME, tmp_path / PREVIOUS)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_unfinished_file_of_a_killed_save_does_not_matter(tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(os, "link", full)
+    save(tmp_path, ARRAYS, {"step": 1})
+    keep_as(tmp_path / NAME, BEST)
+    os.replace(tmp_path / BEST, tmp_path / ".checkpoint.previous.tmp.npz")  # killed before the rename
+    (tmp_path / ".checkpoint.tmp.npz").write_bytes(b"half of a")
+    save(tmp_path, ARRAYS, {"step": 2})
+    assert steps_in(tmp_path) == (2, 1)
+    assert sorted(os.listdir(tmp_path)) == [NAME, PREVIOUS]
+
+
+def test_only_one_run_can_hold_a_directory(tmp_path):
+    with hold(tmp_path), pytest.raises(InputError, match="is in use: another run trains there"), hold(tmp_path):
+        pass
+    with hold(tmp_path):  # the file remains, but the lock has ended
+        pass
+    with pytest.raises(InputError, match=r"cannot write to .*none"), hold(tmp_path / "none"):
+        pass
+
+
+def test_directory_on_a_system_without_locks_can_be_held(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with hold(tmp_path), hold(tmp_path):
+        pass

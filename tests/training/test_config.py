@@ -1,7 +1,6 @@
 """The settings of a run: refused values, error messages, and the objects made from them."""
 
 import dataclasses
-import os
 
 import numpy as np
 import pytest
@@ -16,109 +15,25 @@ from numpy_attention.training.config import OPTIMIZERS, TrainConfig, command_lin
     [
         ({"steps": 0}, "--steps must be at least 1, got 0"),
         ({"steps": True}, "--steps must be a whole number, got True"),
-        ({"steps": 2**63}, r"--steps must be below 2\*\*63"),
         ({"dropout": 1.0}, "--dropout must be at least 0 and below 1, got 1.0"),
-        ({"learning_rate": float("nan")}, "--learning-rate must be at least 0 and below 1000000, got nan"),
-        ({"learning_rate": float("inf")}, "--learning-rate must be at least 0 and below 1000000, got inf"),
+        ({"learning_rate": float("nan")}, "--learning-rate must be at least 0, got nan"),
+        ({"learning_rate": float("inf")}, "--learning-rate must be at least 0, got inf"),
         ({"positions": "rotory"}, "did you mean 'rotary'"),
         ({"text": 3}, "--text must be a text, got 3"),
         ({"recompute": 1}, "--recompute must be true or false, got 1"),
         ({"seed": False}, "--seed must be a whole number, got False"),
         ({"task": ["text"]}, "--task must be a text, got a list"),
-        ({"task": {"a": 1}}, "--task must be a text, got a dict"),
-        ({"text": "a\0b"}, r"--text must be a possible file name, got 'a\\x00b'"),
-        ({"from_": "\ud800"}, r"--from must be a possible file name, got '\\ud800'"),
+        ({"lora": 2}, "name one with --from"),
+        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha needs a low-rank change: give its rank with --lora"),
+        ({"from_": "m", "keep": "merged"}, "--keep needs a low-rank change"),
+        ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
+        ({"vocab_size": 256}, "--vocab-size must be at least 257, got 256"),
     ],
 )
 def test_refuses_value_out_of_bounds_and_names_the_option(values, message):
     with pytest.raises(InputError, match=message) as caught:
         TrainConfig(**values)
     assert "\n" not in str(caught.value)
-
-
-AT_LEAST_1 = (
-    "steps", "batch", "accumulate", "layers", "heads", "d_model", "context", "log_every", "eval_every", "save_every",
-)
-AT_LEAST_0 = (
-    "seed", "workers", "d_ff", "dropout", "learning_rate", "min_learning_rate", "warmup", "beta1", "beta2",
-    "weight_decay", "clip", "skip_bad_steps", "patience", "lora",
-)
-
-
-@pytest.mark.parametrize(("name", "low"), [*((name, 1) for name in AT_LEAST_1), *((name, 0) for name in AT_LEAST_0)])
-def test_accepts_the_least_value_and_refuses_smaller_ones(name, low):
-    more = {"from_": "model"} if name == "lora" else {}
-    assert getattr(TrainConfig(**{name: low}, **more), name) == low
-    with pytest.raises(InputError, match=f"{option(name)} must be at least {low}.*, got {low - 1}"):
-        TrainConfig(**{name: low - 1}, **more)
-
-
-@pytest.mark.parametrize("name", ["dropout", "beta1", "beta2"])
-def test_refuses_a_share_of_one(name):
-    with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1, got 1.0"):
-        TrainConfig(**{name: 1.0})
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
-        ({"layers": 10**6}, "--layers must be at least 1 and below 4097, got 1000000"),
-        ({"vocab_size": 10**9}, "--vocab-size must be at least 257 and below 262145, got 1000000000"),
-        ({"batch": 2**62}, f"at most 4,194,304 tokens in a step, got {2**62} times 256"),
-        ({"batch": 10**9, "context": 1}, "--batch times --context"),
-        ({"batch": 1, "context": 2**22 + 1}, "--batch times --context"),
-        ({"batch": 1, "context": 2**22}, "--context times --d-model must be at most 16,777,216, got"),
-        ({"d_model": 10**6, "context": 1}, "give at least 48,001,024,000,000 parameters"),
-        ({"d_ff": 2**62}, "--layers, --d-model, --d-ff and --vocab-size give"),
-        ({"d_model": 2**13, "vocab_size": 2**18}, "--vocab-size give"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_settings_that_cost_memory_or_threads_are_bounded(values, message):
-    with pytest.raises(InputError, match=message) as caught:
-        TrainConfig(**values)
-    assert len(str(caught.value)) < 300
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"batch": 2**14}, {"batch": 1, "context": 2**17}, {"d_model": 768, "layers": 12, "context": 1024},
-        {"workers": 1024}, {"accumulate": 2**62, "steps": 2**62}, {"d_model": 1600, "layers": 48, "heads": 25},
-        {"from_": "m", "context": 2**20, "batch": 1},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_accepts_the_largest_realistic_runs(values):
-    TrainConfig(**values)
-
-
-@pytest.mark.parametrize("name", ["learning_rate", "min_learning_rate", "weight_decay", "lora_alpha"])
-def test_rates_and_factors_are_below_a_million(name):
-    both = {"from_": "m", "lora": 2} if name == "lora_alpha" else {"learning_rate": 999_999.0}
-    assert getattr(TrainConfig(**both | {name: 999_999.0}), name) == 999_999
-    with pytest.raises(InputError, match=f"{option(name)} must be at least 0 and below 1000000, got 1000000.0"):
-        TrainConfig(**both | {name: 1e6})
-
-
-@pytest.mark.skipif(os.name == "nt", reason="names of files are texts there")
-def test_accepts_file_name_that_is_not_utf8():
-    name = os.fsdecode(b"caf\xe9.txt")
-    assert TrainConfig(text=name).text == name
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"lora": 2}, "name one with --from"),
-        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha needs a low-rank change: give its rank with --lora"),
-        ({"from_": "m", "keep": "merged"}, "--keep needs a low-rank change"),
-    ],
-)
-def test_refuses_setting_without_effect(values, message):
-    with pytest.raises(InputError, match=message):
-        TrainConfig(**values)
 
 
 def test_mapping_round_trips_and_unknown_setting_is_refused_with_its_source():
@@ -128,12 +43,6 @@ def test_mapping_round_trips_and_unknown_setting_is_refused_with_its_source():
         TrainConfig.from_mapping({"stpes": 3}, "run.toml")
     with pytest.raises(InputError, match=r"run\.toml: --steps must be at least 1"):
         TrainConfig.from_mapping({"steps": 0}, "run.toml")
-
-
-def test_long_value_is_shortened_in_the_error():
-    with pytest.raises(InputError) as caught:
-        TrainConfig(task="x" * 10_000)
-    assert len(str(caught.value)) < 300
 
 
 def test_every_setting_has_a_type_and_an_option():

@@ -9,7 +9,6 @@ from numpy_attention.errors import InputError
 from numpy_attention.pretrained.shipped import FOLDER
 from numpy_attention.training.data import (
     HELD_OUT,
-    HELP_TOPICS,
     CharVocabulary,
     consecutive_blocks,
     default_text,
@@ -27,16 +26,6 @@ def test_the_default_text_is_the_text_of_the_stored_model():
     assert len(text) == 464_970
 
 
-def test_default_text_and_its_licence_are_smaller_than_250_kB():
-    files = list(HELP_TOPICS.parent.iterdir())
-    assert {file.name for file in files} == {"text.gz", "LICENSE.txt"}
-    assert sum(file.stat().st_size for file in files) < 250_000
-    licence = (HELP_TOPICS.parent / "LICENSE.txt").read_text(encoding="utf-8")
-    assert "PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2" in licence
-    assert "2023 Python Software Foundation;\nAll Rights Reserved" in licence
-    assert "Summary of the changes" in licence
-
-
 def test_decode_inverts_encode():
     text = "b\u00e4r \U0001f43b\tand\r\nb\u00e4r"
     vocabulary = CharVocabulary(text)
@@ -52,25 +41,6 @@ def test_unknown_characters_are_named():
         CharVocabulary("abc").encode("abx\u20acx")
     with pytest.raises(InputError, match="unknown"):
         CharVocabulary("abc").encode("\udcff")  # an undecodable byte of the command line as Python shows it
-
-
-def test_error_shortens_a_large_vocabulary():
-    with pytest.raises(InputError, match="characters unknown to the model: 'a', 'b'; known are ") as caught:
-        CharVocabulary("".join(map(chr, range(0x4E00, 0x9FFF)))).encode("ab")
-    assert len(str(caught.value)) < 200
-
-
-def test_error_names_at_most_five_unknown_characters():
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't'; known are 'abc'"):
-        CharVocabulary("abc").encode("tsrqpa")
-    with pytest.raises(InputError, match=r"model: 'p', 'q', 'r', 's', 't', \.\.\.; known are 'abc'"):
-        CharVocabulary("abc").encode("utsrqpa")
-
-
-def test_files_are_read_character_for_character(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac\n")
-    assert read_text(path) == "one\r\ntwo \u20ac\n"
 
 
 @pytest.mark.parametrize(

@@ -64,9 +64,3 @@ def test_profiling_ends_after_the_search(model, batch):
     with pytest.raises(ValueError, match="GPT: ids"):
         first_non_finite(model, [(batch[0][0], batch[1][0])], [None])
     assert sys.getprofile() is None
-
-
-def test_names_the_model_for_a_nan_outside_all_layers(model, batch):
-    model.norm.gamma[...] = 1e30
-    model.token_embedding.table[...] *= 1e10
-    assert first_non_finite(model, [batch], [None]).endswith("in GPT")

@@ -1,4 +1,4 @@
-"""Several ranks give the result of one process. Here ranks are threads; tests/training/test_mpiexec.py uses real ranks."""
+"""Several ranks give the result of one process. Here ranks are threads; test_mpiexec.py uses real ranks."""
 
 import errno
 import sys
@@ -13,8 +13,8 @@ from numpy_attention.app.tasks import make_task
 from numpy_attention.backend import BackendError
 from numpy_attention.errors import InputError
 from numpy_attention.training import checkpoint
+from numpy_attention.training.checkpoint import hold
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.lock import hold
 from numpy_attention.training.log import read_log
 from numpy_attention.training.mpi import OneProcess, Ranks, started_ranks
 from numpy_attention.training.parallel import WORTH_THREADS, Workers, loss_and_gradients, mean_loss, shards
@@ -152,7 +152,7 @@ def test_signal_to_one_rank_stops_all_and_another_number_of_ranks_resumes(tmp_pa
     def stopped_at_step_3(ranks):
         run = trainer(tmp_path / "run", ranks, text)
         if ranks.rank == 1:
-            small_runs.before_step(run, 2, lambda: setattr(run.signals, "name", "SIGTERM"))
+            small_runs.before_step(run, 2, lambda: setattr(run, "signal", "SIGTERM"))
         return run.run(), run.step
 
     assert on_ranks(2, stopped_at_step_3) == [("SIGTERM", 3)] * 2

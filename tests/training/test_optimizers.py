@@ -1,9 +1,6 @@
 """The optimizers against steps calculated by hand, and with several workers."""
 
-import inspect
 import math
-import re
-import warnings
 
 import numpy as np
 import pytest
@@ -154,28 +151,17 @@ def test_step_with_workers_is_identical(kind, monkeypatch):
         np.testing.assert_array_equal(three.v[name], one.v[name])
 
 
-KINDS = [SGD, Adam, AdamW]
-every_kind = pytest.mark.parametrize("kind", KINDS)
-OURS = re.compile(r"^\w+: .* must (be|hold|have) .*, got ")
+every_kind = pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
 
 
-def refused(call, *arguments, **options):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises((TypeError, ValueError)) as failure:
-            call(*arguments, **options)
-    assert OURS.match(str(failure.value)), failure.value
-
-
-@pytest.mark.parametrize("setting", ["learning_rate", "momentum", "beta_1", "beta_2", "eps", "weight_decay"])
-@every_kind
+@pytest.mark.parametrize(("kind", "setting"), [
+    (SGD, "learning_rate"), (SGD, "momentum"), (Adam, "learning_rate"), (Adam, "beta_1"), (Adam, "beta_2"),
+    (Adam, "eps"), (AdamW, "weight_decay"),
+])  # fmt: skip
 def test_refuses_invalid_settings(kind, setting):
-    if setting not in inspect.signature(kind).parameters:
-        return
-    wrong = [-1.0, math.nan, math.inf, None, "0.1", [0.1], True, 1j, np.array([0.1]), 10**400]
-    wrong += [1, 1.5] if setting in ("momentum", "beta_1", "beta_2") else []
-    for value in wrong:
-        refused(kind, {"w": np.ones(3)}, **{setting: value})
+    for value in (-1.0, math.nan, None, "0.1", *([1.0] if setting in ("momentum", "beta_1", "beta_2") else [])):
+        with pytest.raises((TypeError, ValueError), match=rf"^\w+: {setting} must be .*, got "):
+            kind({"w": np.ones(3)}, **{setting: value})
 
 
 @every_kind
@@ -188,104 +174,44 @@ def test_settings_of_float64_keep_the_dtype_of_the_parameters(kind):
     np.testing.assert_array_equal(stepped(np.float64), stepped(float))
 
 
-@pytest.mark.parametrize("rate", [-0.1, math.nan, math.inf, "0.1", [0.1]], ids=repr)
+@pytest.mark.parametrize("array", [[1.0, 2.0, 3.0], None, np.arange(3), np.ones((1, 3)).view(np.matrix)], ids=type)
 @every_kind
-def test_invalid_rate_of_a_step_changes_nothing(kind, rate):
+def test_invalid_gradient_or_rate_changes_nothing(kind, array):
     w = np.ones(3)
     optimizer = kind({"w": w})
-    refused(optimizer.step, {"w": np.ones(3)}, rate)
+    for grads, rate in (({"w": array}, None), ({"w": np.ones(3)}, -0.1), ({"w": np.ones(3)}, math.nan)):
+        with pytest.raises((TypeError, ValueError), match=r"^\w+: .* must be .*, got "):
+            optimizer.step(grads, rate)
     assert optimizer.steps == 0
     np.testing.assert_array_equal(w, np.ones(3))
-
-
-NO_FLOATS = {
-    "a list": [1.0, 2.0, 3.0],
-    "nothing": None,
-    "whole numbers": np.arange(3),
-    "a number of NumPy": np.float64(1.0),
-    "complex numbers": np.ones(3, complex),
-    "a masked array": np.ma.ones(3),
-    "a record": np.ones(3).view(np.recarray),
-    "a matrix": np.ones((1, 3)).view(np.matrix),
-    "objects": np.ones(3, object),
-    "more digits": np.ones(3, np.longdouble),
-    "another order of bytes": np.ones(3, ">f8"),
-}
-
-
-@pytest.mark.parametrize("array", NO_FLOATS.values(), ids=list(NO_FLOATS))
-@every_kind
-def test_refuses_arrays_that_are_not_plain_floats(kind, array):
-    refused(kind, {"w": array})
-    w = np.ones(3)
-    optimizer = kind({"w": w})
-    refused(optimizer.step, {"w": array})
-    assert optimizer.steps == 0
-    np.testing.assert_array_equal(w, np.ones(3))
-
-
-@every_kind
-def test_refuses_parameters_and_gradients_that_are_not_dicts(kind):
-    for odd in (None, -1, [np.ones(3)], np.ones(3), "w", {}):
-        refused(kind, odd)
-        refused(kind({"w": np.ones(3)}).step, odd)
-        refused(kind({"w": np.ones(3)}).load_state, odd)
-
-
-@every_kind
-def test_refuses_a_read_only_parameter(kind):
-    w = np.ones(3)
-    w.flags.writeable = False
-    refused(kind, {"w": w})
-
-
-@pytest.mark.parametrize("steps", [-1, 1.5, True, "3", [3]], ids=repr)
-@every_kind
-def test_refuses_a_state_with_an_invalid_number_of_steps(kind, steps):
-    optimizer = kind({"w": np.ones(3)})
-    state = optimizer.state() | {"steps": np.asarray(steps)}
-    refused(optimizer.load_state, state)
-    assert optimizer.steps == 0
 
 
 @every_kind
 def test_refused_state_changes_nothing(kind):
     make = {"momentum": 0.9} if kind is SGD else {}
     optimizer = kind({"w": np.ones(3), "b": np.ones(2)}, **make)
-    for name in optimizer.state().keys() - {"steps"}:
-        for array in (np.ones(1), np.arange(len(optimizer.state()[name])), [1.0]):
-            refused(optimizer.load_state, {key: value + 1 for key, value in optimizer.state().items()} | {name: array})
-            assert all(not value.any() for value in optimizer.state().values())
+    state = {key: value + 1 for key, value in optimizer.state().items()}
+    for name in state:
+        with pytest.raises((TypeError, ValueError), match="must be"):
+            optimizer.load_state(state | {name: np.asarray(-1.5) if name == "steps" else np.ones(1)})
+        assert all(not value.any() for value in optimizer.state().values())
 
 
-def test_error_names_the_invalid_setting():
-    with pytest.raises(ValueError, match=r"SGD: learning_rate must be .*, got -1.0"):
-        SGD({"w": np.ones(3)}, -1.0)
-    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it prevents 0 / 0"):
-        Adam({"w": np.ones(3)}, eps=0.0)
-
-
-def test_error_for_a_model_instead_of_parameters_gives_the_fix():
+def test_errors_for_typical_mistakes_give_the_fix():
     with pytest.raises(TypeError, match=r"must be a dict of arrays, got Linear; model.parameters\(\) gives one"):
         Adam(na.Linear(2, 2, None))
+    with pytest.raises(ValueError, match=r"Adam: eps must be .*, got 0.0; it prevents 0 / 0"):
+        Adam({"w": np.ones(3)}, eps=0.0)
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="an array that can be written to"):
+        SGD({"w": fixed})
 
 
 @every_kind
 def test_refuses_parameters_that_share_memory(kind):
     w = np.ones((4, 2), np.float32)
     for a, b in ((w, w), (w, w[:]), (w[:3], w[2:]), (w, w[1:2]), (w.reshape(-1), w)):
-        for parameters in ({"a": a, "b": b}, {"b": b, "a": a}):
-            refused(kind, parameters)
+        with pytest.raises(ValueError, match="got memory shared with"):
+            kind({"a": a, "b": b})
     kind({"a": w[:1], "c": w[3:], "b": w[1:3], "none": w[2:2], "other": w.copy()})
-
-
-@pytest.mark.parametrize("kind", [Adam, AdamW])
-def test_refuses_an_eps_that_rounds_to_zero_in_the_dtype(kind):
-    w, x = np.ones(3, np.float16), np.ones(3)
-    with pytest.raises(ValueError, match=r"eps must be large enough not to round to 0 in float16, got 1e-08; give"):
-        kind({"x": x, "w": w})
-    kind({"w": w}, eps=1e-6).step({"w": np.zeros(3, np.float16)})
-    np.testing.assert_array_equal(w, 1)
-    # the check uses the value of the first step: eps * sqrt(1 - beta_2)
-    kind({"w": w}, beta_2=0.0, eps=6e-8)
-    refused(kind, {"w": w}, beta_2=0.99, eps=6e-8)

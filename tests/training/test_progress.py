@@ -23,16 +23,6 @@ def test_line_shows_figures_speed_and_remaining_time(capsys):
     assert out.endswith(" s left\n")
 
 
-def test_remaining_time_of_a_resumed_run_uses_its_new_steps(capsys):
-    with Progress(200, 100) as progress:
-        progress.line(ENTRY)
-        assert "left" not in capsys.readouterr().out
-        progress.advance(None)
-        progress.start -= 1
-        progress.line(ENTRY)
-    assert " 99 s left" in capsys.readouterr().out
-
-
 def test_terminal_shows_a_bar_below_the_lines(monkeypatch):
     seen = []
 

@@ -20,10 +20,3 @@ def test_wrong_sizes_are_an_input_error():
     task = CopyTask(TrainConfig(heads=3, d_model=8, context=5))
     with pytest.raises(InputError, match="divisible"):
         task.build(GPT, None, vocab_size=7)
-
-
-def test_task_with_data_from_the_seed_saves_nothing(tmp_path):
-    task = CopyTask(TrainConfig(context=5))
-    assert task.saved() == {}
-    assert not task.prepare(tmp_path)
-    assert task.reference_lines() == {}

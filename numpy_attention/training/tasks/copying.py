@@ -13,7 +13,7 @@ import numpy as np
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.parallel import Batch, Workers
-from numpy_attention.training.tasks.labelled import TEST, require_room, symbols
+from numpy_attention.training.tasks.labelled import TEST, symbols
 from numpy_attention.training.tasks.translation import PAD, TranslationTask
 
 SYMBOLS = 11
@@ -32,7 +32,6 @@ class CopyTask(TranslationTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
-        require_room(config, FRESH)
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 
     def examples(self, count: int, rng: np.random.Generator) -> Batch:

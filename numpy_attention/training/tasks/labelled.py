@@ -9,16 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.ops.losses import cross_entropy
-from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.parallel import Batch, Workers, count_targets
 from numpy_attention.training.task import Task
 
 TEST = 1_000_003  # the first number in the seed of each test set; in seeds of training batches it is the run's seed
 AT_ONCE = 512  # held-out examples in one forward pass
-IN_MEMORY = 2**26  # the most ids of examples in memory, half a gigabyte
 
 
 class LabelledTask(Task):
@@ -36,16 +33,6 @@ class LabelledTask(Task):
         shards = [(inputs[i : i + AT_ONCE], targets[i : i + AT_ONCE]) for i in range(0, len(inputs), AT_ONCE)]
         counted, losses, right = np.sum(list(workers.map(lambda shard: _score(model, shard), shards)), axis=0).tolist()
         return {"val_loss": losses / counted, "val_accuracy": right / counted}
-
-
-def require_room(config: TrainConfig, examples: int) -> None:
-    """Refuse a context that is too long to hold so many examples in memory.
-
-    Raises: InputError that names the longest allowed context.
-    """
-    if examples * config.context > IN_MEMORY:
-        limit = f"--context must be at most {IN_MEMORY // examples} to hold {examples:,} examples in memory"
-        raise InputError(f"{limit}, got {config.context}")
 
 
 def symbols(ids: np.ndarray) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.parallel import Batch, Workers
-from numpy_attention.training.tasks.labelled import TEST, LabelledTask, require_room, symbols
+from numpy_attention.training.tasks.labelled import TEST, LabelledTask, symbols
 
 CATEGORIES = 10
 EXAMPLES = 50_000
@@ -29,7 +29,6 @@ class ReverseTask(LabelledTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
-        require_room(config, EXAMPLES + FRESH)
         self.training_ids = self.examples(EXAMPLES, np.random.default_rng([TEST - 1, config.seed]))[0]
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 

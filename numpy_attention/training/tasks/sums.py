@@ -12,7 +12,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.parallel import Batch, Workers
-from numpy_attention.training.tasks.labelled import TEST, LabelledTask, require_room
+from numpy_attention.training.tasks.labelled import TEST, LabelledTask
 
 NUMBERS = 100
 FRESH = 4096
@@ -32,7 +32,6 @@ class SumTask(LabelledTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
-        require_room(config, FRESH)
         self.test = self.examples(FRESH, np.random.default_rng([TEST, config.seed]))
 
     def examples(self, count: int, rng: np.random.Generator) -> Batch:

@@ -2,14 +2,13 @@
 
     text  ->  vocabulary  ->  ids  ->  nine tenths to train on, the last tenth held out        Chapter 27
 
-The task reads a text once for its characters and its fingerprint, and a second time for its ids. The ids of a long
-text are written to a file in the run's directory and mapped into memory.
+The task reads a text once. Only a text longer than IN_MEMORY is read a second time, piece by piece, for its ids; they
+are written to a file in the run's directory and mapped into memory. The fingerprints of both readings must agree.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +48,24 @@ class TextTask(Task):
         super().__init__(config)
         self.name = "the help topics of Python 3.11" if config.text is None else config.text
         digest, characters, self.characters = hashlib.sha256(), set[str](), 0
+        first: list[str] = []  # pieces to learn byte pairs from
+        kept: list[str] = []  # all pieces of a text that is not too long
         for piece in self.pieces():
-            digest.update(piece.encode("utf-8", "surrogatepass"))
+            digest.update(piece.encode())
             if self._by_character():
                 characters |= set(distinct_characters(piece))
             self.characters += len(piece)
+            if len(first) < LEARNED_FROM:
+                first.append(piece)
+            kept.append(piece)
+            if self.characters > IN_MEMORY:
+                kept.clear()
         self.text_hash = digest.hexdigest()
-        self.vocabulary = self._vocabulary(characters)
+        self.vocabulary = self._vocabulary("".join(characters), first)
         self.training_ids = self.held_out_ids = np.zeros(0, dtype=np.int64)
         if self.characters <= IN_MEMORY:
             dtype = id_dtype(len(self.vocabulary))
-            self._use(np.concatenate([ids.astype(dtype) for ids in self.vocabulary.encode_pieces(self.pieces())]))
+            self._use(np.concatenate([ids.astype(dtype) for ids in self.vocabulary.encode_pieces(kept)]))
 
     def pieces(self) -> Iterator[str]:
         """The text, piece by piece."""
@@ -69,11 +75,11 @@ class TextTask(Task):
         """Write the ids of a long text to the run's directory, or find them there."""
         if len(self.training_ids):
             return False
-        path, size = directory / self.ids_file(), len(self.vocabulary)
-        ids = map_ids(path, size)
+        path, dtype = directory / self.ids_file(), id_dtype(len(self.vocabulary))
+        ids = map_ids(path, dtype)
         if ids is None:
-            write_ids(path, self.vocabulary.encode_pieces(self.pieces()), id_dtype(size))
-            ids = map_ids(path, size)
+            write_ids(path, self.vocabulary.encode_pieces(self._same_pieces()), dtype)
+            ids = map_ids(path, dtype)
         if ids is None:
             raise InputError(f"{path} does not hold the ids just written to it; is the disk full or failing?")
         self._use(ids)
@@ -81,7 +87,7 @@ class TextTask(Task):
 
     def ids_file(self) -> str:
         """The name of the file that holds the ids of this text in this vocabulary."""
-        return f"ids-{hashlib.sha256(json.dumps(self.saved()).encode()).hexdigest()[:16]}.npy"
+        return f"ids-{hashlib.sha256(json.dumps(self.saved()).encode()).hexdigest()[:16]}.bin"
 
     def model(self, rng: np.random.Generator | None) -> GPT:
         return self.build(GPT, rng, vocab_size=len(self.vocabulary))
@@ -133,13 +139,21 @@ class TextTask(Task):
         ids = model.generate(prompt, 400, rng=rng, temperature=0.8, top_p=0.95)
         return "\n".join([*lines, "", "a sample:", self.vocabulary.decode(ids)])
 
-    def _vocabulary(self, characters: Iterable[str]) -> Vocabulary:
+    def _same_pieces(self) -> Iterator[str]:
+        """The text once more; InputError if it has changed since its fingerprint was taken."""
+        digest = hashlib.sha256()
+        for piece in self.pieces():
+            digest.update(piece.encode())
+            yield piece
+        if digest.hexdigest() != self.text_hash:
+            raise InputError(f"{self.name} has changed while it was read; start again")
+
+    def _vocabulary(self, characters: str, first: list[str]) -> Vocabulary:
         if self._by_character():
-            return CharVocabulary("".join(characters))
+            return CharVocabulary(characters)
         if self.config.vocabulary == "byte":
             return ByteVocabulary()
-        chunks = count_chunks(islice(self.pieces(), LEARNED_FROM))
-        return BytePairVocabulary(learn_merges(chunks, self.config.vocab_size))
+        return BytePairVocabulary(learn_merges(count_chunks(first), self.config.vocab_size))
 
     def _use(self, ids: np.ndarray) -> None:
         self.training_ids, self.held_out_ids = split_text(ids)

@@ -6,16 +6,6 @@ import numpy as np
 import pytest
 
 from numpy_attention.training.tasks import dates
-from tests.training.tasks.trained import trained
-
-
-def test_training_improves_dates(tmp_path, monkeypatch):
-    monkeypatch.setattr(dates, "FRESH", 100)
-    settings = {"layers": 1, "d_model": 32, "d_ff": 32, "batch": 16, "steps": 100, "learning_rate": 1e-2, "warmup": 10}
-    _, before = trained(tmp_path, "dates", **(settings | {"steps": 1}))
-    _, after = trained(tmp_path, "dates", **settings)
-    assert before["val_loss"] > 2.0
-    assert after["val_loss"] < 1.2  # ten digits and a dash, of which the dashes and the century are easy
 
 
 @pytest.mark.parametrize(
@@ -42,9 +32,9 @@ def test_ordinal_endings_are_english(day, ending):
 
 def test_held_out_pairs_of_form_and_date_never_appear_in_training():
     rng = np.random.default_rng(0)
-    training = {source for source, _ in dates.draw_dates(20_000, rng, held_out=False)}
-    held_out = [source for source, _ in dates.draw_dates(2_000, rng, held_out=True)]
-    assert len(held_out) == 2_000
+    training = {source for source, _ in dates.draw_dates(5_000, rng, held_out=False)}
+    held_out = [source for source, _ in dates.draw_dates(1_000, rng, held_out=True)]
+    assert len(held_out) == 1_000
     assert not training & set(held_out)
     assert max(map(len, [*training, *held_out])) <= dates.LONGEST
 

@@ -4,20 +4,22 @@ import importlib.util
 
 import pytest
 
+from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.tasks import digits
-from tests.training.tasks.trained import synthetic_digits, trained
+from tests.training.tasks.trained import synthetic_digits
 
 
-def test_images_are_learned_as_sequences_of_rows(tmp_path, monkeypatch):
+def test_every_fifth_image_is_held_out(monkeypatch):
     monkeypatch.setattr(digits, "load_images", synthetic_digits)
-    trainer, figures = trained(tmp_path, "digits", steps=200, warmup=20, learning_rate=5e-3, layers=1)
-    assert figures["val_accuracy"] > 0.9
-    assert len(trainer.task.train[0]) == 160
-    assert len(trainer.task.test[0]) == 40
+    task = make_task(TrainConfig(task="digits"))
+    assert len(task.train[0]) == 160
+    assert len(task.test[0]) == 40
 
 
-def test_real_digits_load_or_the_error_names_the_missing_package(capsys):
+@pytest.mark.slow
+def test_real_digits_load_or_the_error_names_the_missing_package():
     if importlib.util.find_spec("sklearn") is None:
         with pytest.raises(InputError, match="pip install scikit-learn"):
             digits.load_images()

@@ -8,12 +8,10 @@ import pytest
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
-from numpy_attention.training.checkpoint import OF_A_RUN
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.log import read_log
 from numpy_attention.training.parallel import Workers
-from numpy_attention.training.task import Task
-from numpy_attention.training.tasks.induction import LONGEST, SYMBOLS, InductionTask
+from numpy_attention.training.tasks.induction import SYMBOLS, InductionTask
 from numpy_attention.training.tasks.labelled import symbols
 from tests.app.commands import trained as trained_by_command
 from tests.training.tasks.trained import trained
@@ -86,12 +84,13 @@ def test_evaluation_does_not_depend_on_threads(tmp_path):
         assert trainer.task.evaluate(trainer.model, workers) == figures
 
 
-@pytest.mark.parametrize("context", [4, 30, LONGEST + 4])
+@pytest.mark.parametrize("context", [4, 30])
 def test_refuses_context_that_is_not_a_multiple_of_four(context):
-    with pytest.raises(InputError, match="--context must be a multiple of 4 from 8 to 4096"):
+    with pytest.raises(InputError, match="--context must be a multiple of 4 from 8 on"):
         task_of(context=context, batch=1)
 
 
+@pytest.mark.slow
 def test_run_writes_two_more_pictures_and_a_readable_log(tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", "--task", "induction", "--out", str(run), *SMALL]) == 0
@@ -100,14 +99,13 @@ def test_run_writes_two_more_pictures_and_a_readable_log(tmp_path, capsys):
     assert out.endswith("checkpoint.npz, loss.png, positions.png, heads.png\n")
     for name in ("loss.png", "positions.png", "heads.png"):
         assert (run / name).read_bytes().startswith(b"\x89PNG")
-        assert OF_A_RUN.fullmatch(name), "cleaning after a kill must recognize this file"
     log = read_log(run / "log.jsonl")
     assert [line["step"] for line in log] == [1, 2]
     assert sum(name.startswith("loss_at_") for name in log[-1]) == 16
 
 
 def test_evaluation_prints_a_short_line(tmp_path, capsys):
-    trained_by_command("--task", "induction", "--out", tmp_path / "run", *SMALL)
+    trained_by_command("--task=induction", "--out", tmp_path / "run", *SMALL)
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
     assert len(lines) == 2
     for line in lines:
@@ -115,29 +113,6 @@ def test_evaluation_prints_a_short_line(tmp_path, capsys):
         assert "val_loss_second" in line
         assert "loss_at" not in line
         assert "copying" not in line
-
-
-def test_other_pictures_are_written_when_one_fails(tmp_path, capsys):
-    run = tmp_path / "run"
-    trained_by_command("--task", "induction", "--out", run, *SMALL)
-    (run / "positions.png").mkdir()
-    capsys.readouterr()
-    assert main(["train", "--resume", str(run)]) == 0
-    out, err = capsys.readouterr()
-    assert err == "numpy-attention: there is no picture, positions.png: it is not a regular file\n"
-    assert out.splitlines()[-1] == f"in {run}: log.jsonl, config.json, checkpoint.npz, loss.png, heads.png"
-
-
-def test_training_completes_when_pictures_raise(tmp_path, capsys, monkeypatch):
-    def failing(self, log):
-        raise RuntimeError("no pictures today")
-
-    assert Task.pictures(task_of(), []) == {}
-    monkeypatch.setattr(InductionTask, "pictures", failing)
-    assert main(["train", "--task", "induction", "--out", str(tmp_path / "run"), *SMALL]) == 0
-    out, err = capsys.readouterr()
-    assert err == "numpy-attention: there is no picture of the losses, loss.png: no pictures today\n"
-    assert out.endswith("checkpoint.npz\n")
 
 
 def test_report_compares_both_halves_with_guessing_and_names_the_best_heads(tmp_path):

@@ -1,16 +1,20 @@
 """text: every vocabulary, and texts whose ids are mapped from a file instead of held in memory."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import make_task
+from numpy_attention.errors import InputError
 from numpy_attention.training.data import read_text
+from numpy_attention.training.long_texts import map_ids
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks import text as text_task
 from tests.app.commands import no_pictures
-from tests.training.small_runs import log_without_times, resume, text, trainer
+from tests.training.small_runs import assert_same, log_without_times, resume, text, trainer
 
 __all__ = ["no_pictures", "text"]
 VOCABULARIES = [{"vocabulary": "char"}, {"vocabulary": "byte"}, {"vocabulary": "bpe", "vocab_size": 270}]
@@ -37,10 +41,9 @@ def test_mapped_ids_give_the_same_run_as_ids_in_memory(tmp_path, text, settings,
     there.run()
     assert isinstance(there.task.training_ids, np.memmap)
     assert log_without_times(tmp_path / "there") == log_without_times(tmp_path / "here")
-    for name, p in here.model.parameters().items():
-        np.testing.assert_array_equal(there.model.parameters()[name], p)
-    ids = np.load(tmp_path / "there" / there.task.ids_file(), allow_pickle=False)
-    assert ids.dtype == (np.uint16 if settings["vocabulary"] == "bpe" else np.uint8)
+    assert_same(here, there)
+    dtype = np.uint16 if settings["vocabulary"] == "bpe" else np.uint8
+    ids = map_ids(tmp_path / "there" / there.task.ids_file(), dtype=np.dtype(dtype))
     assert there.task.vocabulary.decode(ids) == read_text(text)
 
 
@@ -48,7 +51,7 @@ def test_mapped_ids_give_the_same_run_as_ids_in_memory(tmp_path, text, settings,
 def test_resumed_run_reuses_its_ids_and_rewrites_damaged_ids(tmp_path, text, monkeypatch):
     directory = tmp_path / "run"
     trainer(directory, text, vocabulary="bpe", steps=3).run()
-    path = next(directory.glob("ids-*.npy"))
+    path = next(directory.glob("ids-*.bin"))
     whole = path.read_bytes()
 
     def never(*arguments):
@@ -57,15 +60,36 @@ def test_resumed_run_reuses_its_ids_and_rewrites_damaged_ids(tmp_path, text, mon
     with monkeypatch.context() as patch:
         patch.setattr(text_task, "write_ids", never)
         assert resume(directory).run() == "finished"
-    no_id, another_id = bytearray(whole), bytearray(whole)
-    no_id[-5] ^= 0xFF  # the upper byte of the last id: no vocabulary of this size has this id
+    another_id = bytearray(whole)
     another_id[-6] ^= 0x01
-    for damaged in (b"", whole[:50], whole[:-1], bytes(no_id), bytes(another_id)):
+    for damaged in (whole[:-1], bytes(another_id)):
         path.write_bytes(damaged)
         assert resume(directory).run() == "finished"
         assert path.read_bytes() == whole
 
 
+@pytest.mark.usefixtures("mapped", "small_pieces")
+def test_long_text_that_changes_between_its_two_readings_is_refused(tmp_path, text):
+    run = trainer(tmp_path / "run", text)
+    with open(text, "a", encoding="utf-8") as file:
+        file.write("one")
+    with pytest.raises(InputError, match="has changed while it was read"):
+        run.run()
+    assert not list((tmp_path / "run").glob("ids-*"))
+
+
+def test_short_text_is_read_once_and_its_fingerprint_is_of_what_was_read(tmp_path, text, monkeypatch):
+    times = []
+    pieces = text_task.text_pieces
+    monkeypatch.setattr(text_task, "text_pieces", lambda path, size: times.append(path) or pieces(path, size))
+    for settings in VOCABULARIES:
+        task = trainer(tmp_path / "run", text, **settings).task
+        read = task.vocabulary.decode(np.concatenate([task.training_ids, task.held_out_ids]))
+        assert task.text_hash == hashlib.sha256(read.encode()).hexdigest()
+    assert times == [text] * 3
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("settings", VOCABULARIES, ids=lambda settings: settings["vocabulary"])
 def test_checkpoint_holds_the_vocabulary_so_sample_needs_no_text(tmp_path, text, capsys, settings):
@@ -97,16 +121,7 @@ def test_losses_of_other_vocabularies_are_also_reported_per_character(tmp_path, 
     assert figures["val_loss_per_character"] == pytest.approx(per_character)
 
 
-def test_attend_draws_tokens_of_every_vocabulary(tmp_path, text, capsys):
-    run = trainer(tmp_path / "run", text, vocabulary="bpe", vocab_size=270, steps=1, context=20)
-    run.run()
-    capsys.readouterr()
-    words = "one fish two fish red"
-    assert len(run.task.vocabulary.encode(words)) < len(words)
-    assert main(["attend", str(tmp_path / "run"), "--text", words, "--out", str(tmp_path / "a.png")]) == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
+@pytest.mark.slow
 def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
     (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
     run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
