@@ -22,7 +22,6 @@ zero is white, positive numbers are blue and negative numbers are orange; a stro
 in grey, a map shows the sizes without the signs, and lines differ by dash and marker.
 """
 
-from numpy_attention.app.plots.attention import attention_heads, attention_layers, attention_map
 from numpy_attention.app.plots.curves import gradient_flow, largest_curvature, step_error, training_curves
 from numpy_attention.app.plots.inside import (
     head_scores,
@@ -31,7 +30,14 @@ from numpy_attention.app.plots.inside import (
     loss_by_position,
     patching_map,
 )
-from numpy_attention.app.plots.matrices import mask_map, matrix_map, positions_map
+from numpy_attention.app.plots.maps import (
+    attention_heads,
+    attention_layers,
+    attention_map,
+    mask_map,
+    matrix_map,
+    positions_map,
+)
 from numpy_attention.app.plots.style import save
 
 __all__ = [
