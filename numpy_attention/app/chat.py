@@ -16,7 +16,7 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.parallel import all_cores
+from numpy_attention.training.parallel import one_thread_after_first
 from numpy_attention.training.progress import per_second
 
 MAX_LINE = 2**20  # characters of a question
@@ -58,8 +58,7 @@ def run(a: argparse.Namespace) -> int:
         elif re.fullmatch(r"/\w+", line):
             _aside(f"there is no command {line}; /help lists the commands")
         elif line:
-            with all_cores():
-                _answer(conversation, line, a.tokens)
+            _answer(conversation, line, a.tokens)
     return 0
 
 
@@ -88,7 +87,7 @@ def _answer(conversation: Conversation, question: str, num_tokens: int) -> None:
     ending = ""
 
     def timed() -> Iterator[int]:
-        for i in conversation.answer(question, num_tokens):
+        for i in one_thread_after_first(conversation.answer(question, num_tokens)):
             times.append(time.perf_counter())
             yield i
 

@@ -11,9 +11,8 @@ from numpy_attention.app.source import add_model, encoded, load_model, named_pat
 from numpy_attention.errors import InputError
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite
-from numpy_attention.threads import share
 from numpy_attention.training.data import read_text
-from numpy_attention.training.parallel import all_cores
+from numpy_attention.training.parallel import Workers, default_workers
 from numpy_attention.training.progress import Progress
 
 
@@ -78,7 +77,8 @@ def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.nd
         rows, order = np.split(order, [min(max(1, batch // max(1, int(lengths[order[0]]))), len(order))])
         batches.append(rows)
     y = np.zeros((len(texts), model.config.d_model), model.token_embedding.table.dtype)
-    with Progress(len(texts), 0, "text") as progress, all_cores():
+    workers = Workers(default_workers(len(batches), int(lengths.sum()) * model.num_parameters()))
+    with Progress(len(texts), 0, "text") as progress, workers:
 
         def read(rows: np.ndarray) -> None:
             ids = np.zeros((len(rows), max(1, int(lengths[rows[0]]))), dtype=np.int64)
@@ -88,5 +88,5 @@ def directions(model: TextEncoder, texts: list[np.ndarray], batch: int) -> np.nd
             for _ in rows:
                 progress.advance(None)
 
-        share(read, batches)
+        list(workers.map(read, batches, one_by_one=len(batches) == 1))
     return y

@@ -11,7 +11,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.generate import stream
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.parallel import all_cores
+from numpy_attention.training.parallel import one_thread_after_first
 
 
 def add_parser(commands: Any) -> None:
@@ -33,9 +33,8 @@ def run(a: argparse.Namespace) -> int:
     model.to(get_backend(a.backend))
     prompt = encoded(vocabulary, a.prompt, "--prompt")
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
-    ids = stream(model, prompt, a.tokens, stop=stop, **options)
-    with all_cores():
-        for piece in words(vocabulary, itertools.chain(prompt.tolist(), ids)):
-            print(piece, end="", flush=True)
+    ids = one_thread_after_first(stream(model, prompt, a.tokens, stop=stop, **options))
+    for piece in words(vocabulary, itertools.chain(prompt.tolist(), ids)):
+        print(piece, end="", flush=True)
     print()
     return 0

@@ -31,7 +31,7 @@ from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
 from numpy_attention.training.config import TrainConfig, command_line, option
-from numpy_attention.training.mpi import OneProcess, started_ranks
+from numpy_attention.training.mpi import Ranks, started_ranks
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.signals import StopSignals
@@ -90,11 +90,11 @@ def _train(trainer: Trainer) -> int:
     except NonFiniteError as error:
         if ranks.rank == 0:
             print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
-        ranks.wait()  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
+        ranks.everyones(None)  # a rank that ends with an error ends all ranks: wait until rank 0 has printed the reason
         return 1
     if ending in SIGNAL_CODES:
         print(f"\nstopped by {ending} after step {trainer.step}, which is saved; continue with:\n  {again}", flush=True)
-        ranks.wait()
+        ranks.everyones(None)
         return SIGNAL_CODES[ending]
     try:
         stopped = None if ranks.rank else _finish(trainer, ending, again)
@@ -107,7 +107,7 @@ def _train(trainer: Trainer) -> int:
     return 0
 
 
-def _fresh(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
+def _fresh(arguments: argparse.Namespace, ranks: Ranks) -> Trainer:
     config = new_config(arguments)
     if arguments.out:
         _check_free(arguments.out)
@@ -184,7 +184,7 @@ def _check_free(directory: Path) -> None:
         raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
 
 
-def _resumed(arguments: argparse.Namespace, ranks: OneProcess) -> Trainer:
+def _resumed(arguments: argparse.Namespace, ranks: Ranks) -> Trainer:
     """The run in a directory, at its last checkpoint."""
     directory = arguments.resume
     if arguments.out or arguments.config:
@@ -218,9 +218,10 @@ def _task_again(config: TrainConfig) -> Task:
 
 def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
     """Make sure that all ranks begin in the same state and that the directory exists."""
-    config, ranks = trainer.config, trainer.ranks
-    facts = config.to_mapping(), trainer.task.saved(), trainer.step
-    ranks.together(lambda: ranks.same_start(trainer.model.parameters(), facts))
+    ranks = trainer.ranks
+    facts = trainer.config.to_mapping(), trainer.task.saved(), trainer.step
+    if any(theirs != facts for theirs in ranks.everyones(facts)):
+        raise InputError("the ranks have different settings, texts or checkpoints")
     if not (arguments.out or arguments.resume):
         made = ranks.together(lambda: trainer.directory if ranks.rank else _new_directory(trainer.directory))
         trainer.directory = ranks.everyones(made)[0]

@@ -16,7 +16,6 @@ usual meaning.
 import numpy as np
 
 from numpy_attention.errors import require_float, require_integers, require_size, shape_error, value_error
-from numpy_attention.threads import InOrder
 
 
 class KeyValueCache:
@@ -78,26 +77,6 @@ class KeyValueCache:
         if self.length + k.shape[2] > self.capacity:
             expected = f"at most {self.capacity} positions"
             raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])
-
-
-class PieceOfCache(KeyValueCache):
-    """A KV cache that piece i of a text appends to after the earlier pieces; one thread can run each piece.
-
-    In every layer, `append` waits for the piece before: then all keys that the piece may see are stored. The piece
-    begins at column `start`.
-    """
-
-    def __init__(self, whole: KeyValueCache, start: int, i: int, order: InOrder) -> None:
-        super().__init__(whole.capacity)
-        self.length = start
-        self._whole, self._i, self._order = whole, i, order
-
-    def append(self, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        self._order.wait(self._i)
-        stored = self._whole.append(k, v)
-        self._order.done(self._i)
-        self.length += k.shape[-2]
-        return stored
 
 
 def stored_length(model: str, past: object, num_layers: int) -> int:

@@ -16,42 +16,21 @@ tokens as without the other prompts:
 A limited context. The model always reads the last context_length tokens and nothing before them, in long prompts and
 in long continuations. Once the text is longer than the context, every step drops the oldest token. Then all positions
 move by one and the KV cache is useless: each step runs the model on the whole context, at a constant cost per token.
-
-The texts of a batch are independent. If the caller lends threads (Chapter 31), each thread runs the model on some of
-the texts. The next tokens of all texts are drawn together, so the number of threads does not change the result. For one
-text, the threads of BLAS can help: the caller chooses their number by the time of each token.
-
-A long text. It is read in pieces, two for each 512 columns. In every layer, a piece needs the keys and values of the
-pieces before it, and nothing else of them. So a second thread can read the next piece one layer behind the first
-thread:
-
-    thread 1    piece 1, layer 1    piece 1, layer 2    piece 1, layer 3    ...
-    thread 2                        piece 2, layer 1    piece 2, layer 2    ...          time ->
-
-The pieces are the same for any number of threads, so the bits of the result are, too.
 """
 
-import functools
-import math
 from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-from numpy_attention.backend import on_host, to_host
+from numpy_attention.backend import to_host
 from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
 from numpy_attention.layers.block import Block
 from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache, stored_length
+from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.threads import InOrder, paced, share, shares
-
-PIECE = 256  # columns that one run reads at most; with fewer than half of them, the products of a layer are slow
-# Numbers in the keys of one head. Up to this number, the threads of BLAS change no bit of attention for one query:
-# OpenBLAS multiplies a row by such a matrix with one thread. From 460,800 numbers on it uses more, and bits can change.
-SHORT_CACHE = 2**18
 
 
 class LanguageModel(Protocol):
@@ -89,20 +68,10 @@ def generate(
 
     end = np.full(len(prompts), T + num_tokens)  # (B,) where each row ends
     running = np.ones(len(prompts), dtype=bool)
-    capacity = min(ids.shape[1], model.config.context_length)
-    parts = shares(len(prompts))  # slices of the rows, one for each thread
-    columns = []
-    for rows in parts:
-        past = [KeyValueCache(capacity) for _ in model.blocks] if use_cache else None
-        columns.append(_logits_column_by_column(model, ids[rows], start[rows], T, past))
-    logits: list[Any] = [None] * len(parts)  # (b, V) for each part
-
-    def read(i: int) -> None:
-        logits[i] = next(columns[i])
-
+    past = [KeyValueCache(min(ids.shape[1], model.config.context_length)) for _ in model.blocks] if use_cache else None
     while T < ids.shape[1]:
-        share(read, range(len(parts)))
-        ids[:, T] = sample(np.concatenate(logits), rng, temperature, top_k, top_p)
+        logits = last_logits(model, ids, start, T, past)  # (B, V)
+        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
         T += 1
         if stop_token is not None:
             stopped = running & (ids[:, T - 1] == stop_token)
@@ -140,7 +109,8 @@ def stream(
     capacity = min(ids.shape[1], model.config.context_length)
     past = [KeyValueCache(capacity) for _ in model.blocks] if past is None else past
     stored_length("generate", past, len(model.blocks))
-    for logits in _logits_column_by_column(model, ids, np.zeros(1, np.int64), T, past):
+    while T < ids.shape[1]:
+        logits = last_logits(model, ids, np.zeros(1, np.int64), T, past)  # (1, V)
         ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
         yield int(ids[0, T])
         if ids[0, T] in stop:
@@ -148,73 +118,28 @@ def stream(
         T += 1
 
 
-def _logits_column_by_column(
-    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
-) -> Iterator[np.ndarray]:
-    """Yield the logits (B, V) after column T - 1, then after each column that the caller has written."""
-
-    def trial() -> np.ndarray:
-        return last_logits(model, ids[:1], np.zeros(1, np.int64), 1, [KeyValueCache(1) for _ in model.blocks])
-
-    step = paced(trial)
-    while T < ids.shape[1]:
-        if T > model.config.context_length:
-            past = None  # the window slides, so no stored key is valid
-        read = functools.partial(last_logits, model, ids, start, T, past)
-        one_token = past is not None and past[0].length == T - 1 and on_host(model.token_embedding.table)
-        yield to_host(step(read) if one_token and T * model.config.head_width() <= SHORT_CACHE else read())
-        T += 1
-
-
 def last_logits(
     model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
-    """The logits after column T - 1; the model runs on the columns that are not in the KV cache, in pieces.
-
-    Each thread runs a piece, one layer behind the thread with the piece before.
+    """The logits after column T - 1, on the host; the model runs on the columns that are not in the KV cache.
 
     Shapes: ids (B, T or more), start (B,), the first column of each row after its padding -> (B, V)
     """
-    first = max(0, T - model.config.context_length)  # of the window: the model reads only its columns
-    ids, start, T = ids[:, first:T], np.maximum(start - first, 0), T - first
-    new = T - (0 if past is None else past[0].length)
-    if new < max(2, PIECE // 2) or not on_host(model.token_embedding.table):
-        return _run(model, ids, start, T, past)  # a GPU is faster with few large calls
-    if past is None:  # a KV cache for this call, with which the pieces share their keys and values
-        past = [KeyValueCache(T) for _ in model.blocks]
-    count = min(new, 2 * math.ceil(new / (2 * PIECE)))
-    ends = [T - new + i * new // count for i in range(count + 1)]  # piece i ends before column ends[i + 1]
-    order = InOrder(count)
-    logits: list[Any] = [None] * count
-
-    def read(i: int) -> None:
-        piece: list[KeyValueCache] = [PieceOfCache(whole, ends[i], i, order) for whole in past]
-        logits[i] = _run(model, ids, start, ends[i + 1], piece)
-
-    try:
-        share(read, range(count))
-    except BaseException:
-        order.stop()  # no thread must wait for a failed piece
-        raise
-    return logits[-1]
-
-
-def _run(
-    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
-) -> np.ndarray:
-    """Run the model once on the columns that are not in the KV cache; return the logits after column T - 1."""
-    first_new = 0 if past is None else past[0].length  # the first column to run
+    if T > model.config.context_length:  # the window slides, so no stored key is valid
+        first, past = T - model.config.context_length, None
+        ids, start, T = ids[:, first:T], np.maximum(start - first, 0), T - first
+    stored = 0 if past is None else past[0].length
     positions = mask = None
     if start.any():
         columns = np.arange(T)  # (T_k,), T_k = T
-        positions = np.maximum(columns[first_new:] - start[:, None], 0)  # (B, T_q)
+        positions = np.maximum(columns[stored:] - start[:, None], 0)  # (B, T_q)
         seen = (columns >= start[:, None])[:, None, None, :]  # (B, 1, 1, T_k), padding hidden
-        mask = causal_mask(T - first_new, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
+        mask = causal_mask(T - stored, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
     with quiet():
-        logits, _ = model.forward(ids[:, first_new:T], mask=mask, positions=positions, past=past, last_only=True)
-    return logits[:, -1]
+        logits, _ = model.forward(ids[:, stored:T], mask=mask, positions=positions, past=past, last_only=True)
+    return to_host(logits[:, -1])
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:

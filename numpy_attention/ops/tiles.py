@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.threads import shares
+from numpy_attention.threads import lent_threads
 
 TILE_ELEMENTS = 2**18  # scores computed at a time: a megabyte in float32, which fits into a fast cache
 FEW_SCORES = 2**16  # to compute so few scores takes less time than to wake up a second thread and to wait for it
@@ -85,7 +85,7 @@ def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[s
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
     most = max(1, TILE_ELEMENTS // max(elements, 1))
-    threads = len(shares(N)) if N * elements > FEW_SCORES else 1
+    threads = lent_threads() if N * elements > FEW_SCORES else 1
     parts = min(N, threads * math.ceil(N / (threads * most)))
     size, larger = divmod(N, max(parts, 1))  # the first `larger` parts have one head more
     for i in range(parts):

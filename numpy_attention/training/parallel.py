@@ -19,47 +19,32 @@ parameter.
 
     shard 0    forward    backward   dw_3 = .    dw_2 = .    dw_1 = .
                                           |           |           |
-    shard 1    forward    backward      dw_3 += .   dw_2 += .   dw_1 += .
-                                               |           |           |
-    shard 2    forward    backward           dw_3 += .   dw_2 += .   dw_1 += .          time ->
+    shard 1    forward    backward      dw_3 += .   dw_2 += .   dw_1 += .          time ->
 
 BLAS has its own threads. K workers with K BLAS threads each would compete for K cores, so BLAS is limited to one
-thread.
-
-A batch of one text cannot be cut. Then all threads are lent to this text: BLAS uses them for large products, and
-tiled attention (Chapter 12), whose products are small, divides its heads among them. Heads are independent, so the bits
-do not depend on the number of threads.
-
-When a model only reads and writes, BLAS gets one thread, and our threads share the texts, or the pieces of one long
-prompt (Chapter 23). The next token of one text is another case. Its products have one row and take microseconds, and
-only the threads of BLAS can divide something so short: each waits for the others by asking again and again. If another
-program has one of the cores, such a wait takes ten times as long as the product. So each token is timed. If several
-threads of BLAS needed more time than one thread did before, the next 64 tokens use one thread. This changes no bit of
-the result: if it would, a trial token shows it, and then one thread is used throughout.
+thread. A batch of one text cannot be cut: then BLAS uses all threads for the large products, and tiled attention
+(Chapter 12), whose products are small, divides its heads among our threads. Heads are independent, so the bits do not
+depend on the number of threads.
 """
 
 import functools
-import math
 import os
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from itertools import chain, islice
+from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.errors import InputError
-from numpy_attention.threads import InOrder, Step, Work, lend, started
+from numpy_attention.threads import Work, lend
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-# On a busy machine, one of so many steps is slow. On a quiet machine, one accidental delay makes so many steps slower.
-STEPS_WITH_ONE = 64
 
 
 def lock_is_on() -> bool:
@@ -86,30 +71,10 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
 
     Units: work counts tokens times parameters.
     """
+    if work < WORTH_THREADS or not (_controller() or os.environ.get("OPENBLAS_NUM_THREADS") == "1"):
+        return 1
     cores = cores or usable_cores()
-    return (cores if batch == 1 else min(cores, batch)) if blas_can_be_limited() and work >= WORTH_THREADS else 1
-
-
-def blas_can_be_limited() -> bool:
-    """Whether BLAS can be limited to one thread, so that its threads do not compete with ours for the cores."""
-    return os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _threadpoolctl() is not None
-
-
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses one thread, if threadpoolctl is installed."""
-    return _blas_threads(1)
-
-
-@contextmanager
-def all_cores() -> Iterator[None]:
-    """Inside this context a model that only reads and writes, for example in generation, uses all cores if possible."""
-    with ExitStack() as stack:
-        try:
-            workers = stack.enter_context(Workers(usable_cores() if blas_can_be_limited() else 1))
-        except InputError:  # one thread is slower but gives the same bits
-            workers = stack.enter_context(Workers(1))
-        stack.enter_context(workers.lent(blas_threads=1))
-        yield
+    return cores if batch == 1 else min(cores, batch)
 
 
 class Workers:
@@ -117,8 +82,6 @@ class Workers:
 
     BLAS is limited to one thread. This limit and Python's switch interval belong to the process, so two threads must
     not use Workers at the same time.
-
-    Raises: InputError, on entering, if the system cannot start the threads.
     """
 
     def __init__(self, count: int) -> None:
@@ -126,78 +89,38 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
-        self._pool = started(self.count) if self.count > 1 else None
-        self._blas = single_threaded_blas()
-        self._blas.__enter__()
-        self._switch_interval = sys.getswitchinterval()
-        if self._pool is not None:
+        self._context = ExitStack()
+        self._context.enter_context(blas_threads(1))
+        if self.count > 1:
+            self._context.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_INTERVAL)
+            self._pool = self._context.enter_context(ThreadPoolExecutor(self.count))
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.setswitchinterval(self._switch_interval)
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
-        self._blas.__exit__(None, None, None)
+        self._context.close()
+        self._pool = None
 
-    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        """Yield the results of the function in the order of the items."""
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any], one_by_one: bool = False) -> Iterator[Any]:
+        """Yield the results of the function in the order of the items; one_by_one, each large item uses all threads."""
+        if one_by_one:
+            with self.lent():
+                return iter([function(item) for item in items])
         return map(function, items) if self._pool is None else self._pool.map(function, items)
 
-    def one_by_one(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        """The results for large items, one item at a time: each item uses all threads."""
-        with self.lent():
-            return [function(item) for item in items]
-
     @contextmanager
-    def lent(self, blas_threads: int | None = None) -> Iterator[None]:
-        """Inside this context the threads serve one caller outside the pool: `threads.share` uses them.
-
-        Outside `share`, BLAS uses `blas_threads`, or as many threads as this object has.
-        """
-        if self._pool is None:
+    def lent(self) -> Iterator[None]:
+        """Inside this context the threads serve one caller outside the pool: BLAS and `threads.share` use them."""
+        if (pool := self._pool) is None:
             yield
             return
-        pool = self._pool
 
         def run_all(work: Work, items: Iterable[Any]) -> None:
-            with single_threaded_blas():
-                for _ in pool.map(work, items):
-                    pass
+            with blas_threads(1):
+                list(pool.map(work, items))
 
-        pace = functools.partial(_Pace, self.count)
-        with _blas_threads(blas_threads or self.count), lend(run_all, self.count, pace):
+        with blas_threads(self.count), lend(run_all, self.count):
             yield
-
-
-class _Pace:
-    """Does short steps of the same kind with `count` threads of BLAS, or with one thread while that is faster."""
-
-    def __init__(self, count: int, trial: Step) -> None:
-        self._count, self._trial = count, trial
-        self._one = 0.0  # seconds of the latest step with one thread
-        self._left: float | None = None  # the next steps that use one thread; None before the trial
-
-    def __call__(self, step: Step) -> Any:
-        if self._left is None:
-            several, _ = self._timed(self._trial, self._count)
-            one, self._one = self._timed(self._trial, 1)
-            self._left = 0 if np.array_equal(several, one) else math.inf
-        if self._left:
-            result, self._one = self._timed(step, 1)
-            self._left -= 1
-            return result
-        result, seconds = self._timed(step, self._count)
-        if seconds > self._one:
-            self._left = STEPS_WITH_ONE
-        return result
-
-    @staticmethod
-    def _timed(step: Step, threads: int) -> tuple[Any, float]:
-        start = time.perf_counter()
-        with _blas_threads(threads):
-            return step(), time.perf_counter() - start
 
 
 def shards(batch: Batch, count: int) -> list[Batch]:
@@ -232,9 +155,9 @@ def loss_and_gradients(
         return weights[i] * loss.astype(np.float64)  # float(loss) would wait for a GPU
 
     try:
-        loss: Any = sum(workers.one_by_one(work, mine) if len(mine) == 1 else workers.map(work, mine))
+        loss: Any = sum(workers.map(work, mine, one_by_one=len(mine) == 1))
     except BaseException:
-        total.stop()  # no shard must wait for the failed shard or for a cancelled shard
+        total.stop()
         raise
     grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
     return loss, grads
@@ -249,21 +172,27 @@ class OrderedSum:
 
     def __init__(self, count: int) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self._order = InOrder(count)
+        # messages to shard i + 1: True for every gradient that shard i has added, False after `stop`
+        self._added: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
 
     def add(self, i: int, gradients: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Add each gradient of shard i after the previous shard has added its gradient of the same name."""
+        """Add each gradient of shard i after the previous shard has added its gradient of the same name.
+
+        Raises: RuntimeError after `stop`.
+        """
         for name, g in gradients:
-            self._order.wait(i)
             if i == 0:
                 self.arrays[name] = g
-            else:
+            elif self._added[i - 1].get():
                 self.arrays[name] += g  # needs no lock: only this shard may write now
-            self._order.done(i)
+            else:
+                raise RuntimeError("another shard has failed")
+            self._added[i].put(True)
 
     def stop(self) -> None:
         """After a shard has failed, let all waiting shards fail, too."""
-        self._order.stop()
+        for added in self._added:
+            added.put(False)
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
@@ -276,12 +205,24 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     first = list(islice(batches, 1))
     long_texts = bool(first) and len(first[0][0]) == 1
     counted, total = 0, 0.0
-    for n, loss in (workers.one_by_one if long_texts else workers.map)(work, chain(first, batches)):
+    for n, loss in workers.map(work, chain(first, batches), one_by_one=long_texts):
         counted, total = counted + n, total + n * loss
     return total / max(counted, 1)
 
 
-def _blas_threads(count: int) -> AbstractContextManager[Any]:
+def one_thread_after_first(tokens: Iterable[int]) -> Iterator[int]:
+    """Yield the tokens of `stream`. BLAS reads the prompt with all its threads and computes each next token with one.
+
+    The products of one token have one row and take microseconds. On a busy machine, the threads of BLAS wait for each
+    other ten times as long.
+    """
+    tokens = iter(tokens)
+    yield from islice(tokens, 1)
+    with blas_threads(1):
+        yield from tokens
+
+
+def blas_threads(count: int) -> AbstractContextManager[Any]:
     """Inside this context BLAS uses `count` threads, or the number in the environment if it is less.
 
     Without threadpoolctl, BLAS keeps its number of threads.
@@ -299,13 +240,8 @@ def _asked(*names: str) -> list[int]:
 @functools.cache
 def _controller() -> Any:
     """The controller of this process's libraries; finding them takes milliseconds, so the result is cached."""
-    threadpoolctl = _threadpoolctl()
-    return None if threadpoolctl is None else threadpoolctl.ThreadpoolController()
-
-
-def _threadpoolctl() -> Any:
     try:
         import threadpoolctl
     except ImportError:
         return None
-    return threadpoolctl
+    return threadpoolctl.ThreadpoolController()

@@ -34,7 +34,7 @@ from numpy_attention.training.lock import hold
 from numpy_attention.training.log import Log
 from numpy_attention.training.loop import take_step
 from numpy_attention.training.memory import keep_freed_memory
-from numpy_attention.training.mpi import OneProcess
+from numpy_attention.training.mpi import Ranks
 from numpy_attention.training.parallel import Batch, Workers, count_targets
 from numpy_attention.training.progress import Progress, per_second
 from numpy_attention.training.restore import HowFar, check_optimizer, how_far
@@ -57,11 +57,11 @@ def generator(config: TrainConfig, purpose: int, *place: int) -> np.random.Gener
 class Trainer:
     """A run: the model, its optimizer, and their progress."""
 
-    def __init__(self, config: TrainConfig, task: Task, directory: Path, ranks: OneProcess | None = None) -> None:
+    def __init__(self, config: TrainConfig, task: Task, directory: Path, ranks: Ranks | None = None) -> None:
         self.config = config
         self.task = task
         self.directory = directory
-        self.ranks = ranks or OneProcess()
+        self.ranks = ranks or Ranks()
         self.backend = get_backend(config.backend)
         self.model = task.model(generator(config, INITIAL)).to(self.backend)
         self.model.recompute = config.recompute
@@ -100,8 +100,7 @@ class Trainer:
     def run(self) -> str:
         """Train to the end and return the kind of ending: "finished", "stopped early" or the name of a signal.
 
-        Raises: InputError if the directory cannot be written, if another run uses it, or if no thread can be started;
-        NonFiniteError.
+        Raises: InputError if the directory cannot be written, or if another run uses it; NonFiniteError.
         """
         keep_freed_memory()
         with self.alone():

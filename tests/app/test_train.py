@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -295,22 +294,6 @@ def test_signal_ends_the_run_after_saving(tmp_path, text, number, code):
     assert f"  python -m numpy_attention train --resume '{directory}'\n" in out
     with np.load(directory / "checkpoint.npz", allow_pickle=False) as checkpoint:
         assert json.loads(checkpoint["meta"].tobytes())["step"] == step
-
-
-def test_run_is_unchanged_when_no_thread_can_start(run_directory, text, capsys, monkeypatch):
-    def none(thread):
-        raise RuntimeError("can't start new thread")
-
-    before = {path.name: path.read_bytes() for path in run_directory.iterdir()}
-    with monkeypatch.context() as without:
-        without.setattr(threading.Thread, "start", none)
-        message = last_lines(capsys, 2, "train", "--workers=2", "--resume", run_directory).err
-        assert message.startswith("numpy-attention: cannot start 2 threads")
-        assert "--workers 1" in message
-        assert message.count("\n") == 1
-        assert {path.name: path.read_bytes() for path in run_directory.iterdir()} == before
-        trained("--workers=1", "--resume", run_directory)
-    trained("--workers=2", "--resume", run_directory)
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
