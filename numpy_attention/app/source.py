@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError, short_repr
+from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
@@ -45,8 +45,7 @@ def given_or_shipped(model: str | None) -> str:
     """The model that the user named, or the small GPT that comes with the book, with a message on standard error."""
     if model is None:
         print(NO_MODEL_NAMED, file=sys.stderr)
-        return str(FOLDER)
-    return model
+    return str(FOLDER) if model is None else model
 
 
 def pretrained_path(model: str) -> Path | None:
@@ -57,9 +56,10 @@ def pretrained_path(model: str) -> Path | None:
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
         raise InputError(f"{path} holds only the parameters; give the folder that contains it")
+    if path.is_file():
+        return None if path.suffix == ".npz" else path
     run = (path / checkpoint.NAME).exists() or (path / "log.jsonl").exists()
-    file = path.suffix == ".gguf" or (path.is_file() and path.suffix != ".npz")
-    return path if not run and (file or (path / "config.json").exists()) else None
+    return path if (path / "config.json").exists() and not run else None
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
@@ -104,5 +104,5 @@ def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     if text and not len(ids):
-        raise InputError(f"{origin}: the tokenizer of the model finds no token in the text {short_repr(text)}")
+        raise InputError(f"{origin}: the tokenizer of the model finds no token in the text {text[:80]!r}")
     return ids

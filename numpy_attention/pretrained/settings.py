@@ -80,7 +80,7 @@ class Settings:
 
     def error(self) -> InputError:
         """One error line for all problems, with space for six or more of them; the caller raises it."""
-        return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 2 * MAX_SAID)}")
+        return InputError(f"{self.where} cannot be loaded: {several(self.wrong)}")
 
 
 def decoder_gguf(s: Settings, arrays: Arrays) -> GPTConfig:

@@ -95,8 +95,9 @@ def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, titl
 
     mask = _mask("mask_map", mask)
     fill = 0.6 * checked("mask_map", "mask", mask, "one matrix (T_q, T_k)", "pick one: mask[0, 0]")
-    labels, look = _tokens("mask_map", mask.shape, queries, keys), {"visible": mask, "largest": 1.0, "numbers": False}
-    figure = figure_of_cells(fill, *labels, title, "key", "query", margins=(2.0, 1.9), **look)
+    labels, margins = _tokens("mask_map", mask.shape, queries, keys), (2.0, 1.9)
+    look: dict[str, Any] = {"visible": mask, "largest": 1.0, "numbers": False}
+    figure = figure_of_cells(fill, *labels, title, "key", "query", margins=margins, **look)
     blue = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)(0.6)
     seen = Patch(facecolor=blue, edgecolor=style.INK, label="may look")
     hidden = Patch(facecolor="white", edgecolor="#888888", hatch="///", label="hidden")
