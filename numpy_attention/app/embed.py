@@ -9,6 +9,7 @@ import numpy as np
 
 from numpy_attention.app.source import add_model, encoded, load_model, named_path
 from numpy_attention.errors import InputError
+from numpy_attention.files import reading
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite
 from numpy_attention.training.data import read_text
@@ -37,7 +38,9 @@ def run(a: argparse.Namespace) -> int:
             raise InputError(f"{option} must be at least 1, got {value}")
     if not a.query.strip():
         raise InputError("--query must hold at least one word")
-    if (size := a.file.stat().st_size) > LONGEST:
+    with reading(a.file):
+        size = a.file.stat().st_size
+    if size > LONGEST:
         raise InputError(f"{a.file} has {size:,} bytes; embed reads at most {LONGEST:,}: split it into several files")
     lines = {n: line.strip() for n, line in enumerate(read_text(a.file).split("\n"), 1) if line.strip()}
     if not lines:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from numpy_attention.errors import MAX_SAID, InputError, several, short_repr
+from numpy_attention.errors import InputError, several, short_repr
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.text_encoder import TextEncoderConfig
 from numpy_attention.ops.positions import TOKENS, rotary_frequencies
