@@ -12,15 +12,13 @@ import numpy as np
 
 from numpy_attention.app import plots
 from numpy_attention.app.plots.style import ENDINGS
-from numpy_attention.app.source import add_model, encoded, given_or_shipped, named_path, pretrained_path, trained
-from numpy_attention.app.tasks import make_task
+from numpy_attention.app.source import add_model, encoded, given_or_shipped, load_any, named_path, pretrained_path
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into, writing
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.files import writing
+from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.data import CharVocabulary, Vocabulary
-from numpy_attention.training.restore import load_run
-from numpy_attention.training.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
+from numpy_attention.training.data import Vocabulary
+from numpy_attention.training.tasks.dates import START, STOP, TARGET_CHARACTERS, spell
 
 PANELS = 36  # the most heads in a picture of all layers
 TEXT = "The value of the expression is"  # for the small GPT that comes with the book
@@ -59,7 +57,8 @@ def run(a: argparse.Namespace) -> int:
         raise InputError(f"--head {a.head} needs --layer: every layer has its own head {a.head}")
     if a.out is not None and a.out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
-    scene, folder = _scene(given_or_shipped(a.model), a.text or TEXT)
+    model, vocabulary = load_any(given_or_shipped(a.model))
+    scene = (_dates if isinstance(model, Seq2Seq) else _text)(a.text or TEXT, model, vocabulary)
     names, weights, why = list(scene.weights), list(scene.weights.values()), ""
     num_heads, layer = weights[0].shape[1], a.layer
     for option, index, count in (("--layer", a.layer, len(names)), ("--head", a.head, num_heads)):
@@ -68,15 +67,9 @@ def run(a: argparse.Namespace) -> int:
     if layer is None and len(names) * num_heads > PANELS:
         layer = int(np.argmin([w[..., 0].mean() for w in weights]))
         why = f" (of {len(names)} layers, this one looks least at the first token; --layer draws another)"
-    out = a.out or (Path() if a.model is None else folder) / "attention.png"
+    out = a.out or (Path() if a.model is None else _folder(a.model)) / "attention.png"
     try:
-        if layer is None:
-            figure = plots.attention_layers(scene.weights, **scene.labels)
-        elif a.head is None:
-            figure = plots.attention_heads(weights[layer][0], title=names[layer], **scene.labels)
-        else:
-            title = f"{names[layer]}, head {a.head}"
-            figure = plots.attention_map(weights[layer][0, a.head], title=title, **scene.labels)
+        figure = _draw(scene, layer, a.head)
     except (ModuleNotFoundError, ValueError) as error:  # no matplotlib, or weights that are not finite
         raise InputError(str(error)) from None
     with writing(out):
@@ -87,21 +80,20 @@ def run(a: argparse.Namespace) -> int:
     return 0
 
 
-def _scene(model: str, text: str) -> tuple[Scene, Path]:
-    """The content of the picture, and the default folder for the picture."""
-    path, directory = pretrained_path(model), Path(model)
-    if path is not None:
-        return _text(text, *load_pretrained(path)), Path()
-    config, arrays, meta = load_run(directory)
-    folder = directory if directory.is_dir() else directory.parent
-    if config.task == "dates" and config.from_ is None:
-        translator = make_task(config).model(None)
-        read_into(translator.parameters(), arrays, "parameters.", "model")
-        return _dates(text, translator), folder
-    if config.task in ("text", "dates"):
-        return _text(text, *trained(directory, config, arrays, meta)), folder
-    kinds = "only models of the tasks 'text' and 'dates' can read --text"
-    raise InputError(f"{directory} holds a model of the task {config.task!r}; {kinds}")
+def _draw(scene: Scene, layer: int | None, head: int | None) -> Any:
+    if layer is None:
+        return plots.attention_layers(scene.weights, **scene.labels)
+    name = list(scene.weights)[layer]
+    heads = scene.weights[name][0]  # (H, T_q, T_k)
+    if head is None:
+        return plots.attention_heads(heads, title=name, **scene.labels)
+    return plots.attention_map(heads[head], title=f"{name}, head {head}", **scene.labels)
+
+
+def _folder(model: str) -> Path:
+    """The folder of the picture: for a run its directory, otherwise this folder."""
+    path = Path(model)
+    return Path() if pretrained_path(model) else path if path.is_dir() else path.parent
 
 
 def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
@@ -114,9 +106,9 @@ def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
     return Scene(model.attention_weights(ids[None]), {"queries": vocabulary.labels(ids), **looks}, repr(text))
 
 
-def _dates(text: str, model: Any) -> Scene:
+def _dates(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
     """Cross-attention: a row for each character that the model writes, a column for each character of the date."""
-    source_ids = 3 + _ids(CharVocabulary(SOURCE_CHARACTERS), text, model, "character")[None]  # (1, T_s)
+    source_ids = 3 + _ids(vocabulary, text, model, "character")[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)
     read = np.concatenate([[START], written[:-1]])[None]  # the decoder reads t - 1 and writes t
     weights = model.attention_weights(source_ids, read)

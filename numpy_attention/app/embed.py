@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> None:
     """The arguments of `embed`."""
     parser = commands.add_parser("embed", help="find the lines of a text nearest in meaning", allow_abbrev=False)
     add_model(parser, "minilm", "or a folder of a BERT in Hugging Face's layout")
-    about = "a UTF-8 text; each line that is not empty is compared"
+    about = "a UTF-8 text of at most 16 MB; each line that is not empty is compared"
     parser.add_argument("file", type=named_path, metavar="FILE", help=about)
     parser.add_argument("--query", required=True, help="the text to compare the lines with")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")

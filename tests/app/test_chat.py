@@ -101,23 +101,6 @@ def test_ctrl_c_stops_the_answer_but_not_the_program(path: Path, talk: Talk, mon
     assert err.splitlines()[0].startswith("stopped; 2 tokens")
 
 
-def test_words_are_printed_as_they_are_drawn(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrived, seen = io.BytesIO(), []
-    stream = conversation.stream
-
-    def noted(*arguments: Any, **options: Any) -> Iterator[int]:
-        for i in stream(*arguments, **options):
-            seen.append(arrived.getvalue().decode())
-            yield i
-
-    monkeypatch.setattr(conversation, "stream", noted)
-    monkeypatch.setattr(sys, "stdin", io.StringIO("the user\n"))
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(arrived, encoding="utf-8"))  # which waits for a flush
-    assert main(["chat", str(path), "--tokens", str(TOKENS)]) == 0
-    assert len(set(seen)) > 2
-    assert all(arrived.getvalue().decode().startswith(so_far) for so_far in seen)
-
-
 class Interrupting(io.StringIO):
     """A person who presses Ctrl-C where the lines end."""
 
