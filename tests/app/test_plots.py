@@ -261,10 +261,10 @@ def test_best_heads_look_the_same_in_every_panel_and_have_names() -> None:
 
 
 def test_patching_map_has_a_row_for_each_place_and_head() -> None:
-    effects = {"blocks.0": np.array([1.0, -2.0, 0.0]), "blocks.1.attention": np.arange(6.0).reshape(2, 3)}
+    effects = {"blocks.0": np.array([1.0, -2.0, 0.0]), "decoder.blocks.1.cross_attention": np.arange(6.0).reshape(2, 3)}
     axes, bar = plots.patching_map(effects, [" a", "b", "c"], value="nats").axes
     assert (ticks(axes.xaxis), bar.get_ylabel()) == (["␣a", "b", "c"], "nats")
-    assert ticks(axes.yaxis) == ["blocks.0", "block 1, head 0", "block 1, head 1"]
+    assert ticks(axes.yaxis) == ["blocks.0", "decoder, block 1, cross head 0", "decoder, block 1, cross head 1"]
     np.testing.assert_array_equal(axes.images[0].get_array(), [[1, -2, 0], [0, 1, 2], [3, 4, 5]])
 
 
