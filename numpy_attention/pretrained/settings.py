@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError, several, short_repr
+from numpy_attention.errors import MAX_SAID, InputError, several, short_repr
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.text_encoder import TextEncoderConfig
 from numpy_attention.ops.positions import TOKENS, rotary_frequencies
@@ -80,7 +80,7 @@ class Settings:
 
     def error(self) -> InputError:
         """One error line for all problems, with space for six or more of them; the caller raises it."""
-        return InputError(f"{self.where} cannot be loaded: {several(self.wrong)}")
+        return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 2 * MAX_SAID)}")
 
 
 def decoder_gguf(s: Settings, arrays: Arrays) -> GPTConfig:

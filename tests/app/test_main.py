@@ -64,6 +64,17 @@ def test_error_in_a_command_is_one_line(
     assert capsys.readouterr() == ("", f"numpy-attention: {message}\n")
 
 
+@pytest.mark.parametrize("kind", ["ImportError", "OSError", "AttributeError"])
+def test_a_cupy_that_cannot_be_imported_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    (tmp_path / "cupy.py").write_text(f"raise {kind}('libcudart.so.12: cannot open\\nshared object')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    message = "CuPy is installed but its import fails (libcudart.so.12: cannot open); install it again"
+    assert message in refused(capsys, "gradcheck", "softmax", "--backend", "cupy")
+
+
 def test_character_that_the_console_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
