@@ -33,6 +33,6 @@ def draw(make: Callable[[], Any], path: Path) -> str:
     except ModuleNotFoundError:
         return f" (pip install matplotlib for {path.name})"
     except Exception as error:  # the errors of matplotlib depend on its version
-        print(f"numpy-attention: there is no picture {path.name}: {one_line(error)}", file=sys.stderr)
+        print(f"numpy-attention: there is no picture, {path.name}: {one_line(error)}", file=sys.stderr)
         return ""
     return f", {path.name}"

@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.folder(tiny.TIED | {"max_position_embeddings": 211})(tmp_path_factory.mktemp("chat"), "talker")
+    return tiny.folder(tiny.TIED | {"max_position_embeddings": 131})(tmp_path_factory.mktemp("chat"), "talker")
 
 
 Talk = Callable[..., tuple[str, str]]
@@ -54,7 +54,7 @@ def test_pipe_gets_one_answer_for_each_line_and_nothing_more(path: Path, talk: T
     assert out != answers(path, "the user") + answers(path, "or the other"), "the second remembers the first"
     assert len(err.splitlines()) == 2
     for line in err.splitlines():
-        for part in (f"{TOKENS} tokens, ", " tokens/s, the first after ", " of 211 tokens of context"):
+        for part in (f"{TOKENS} tokens, ", " tokens/s, the first after ", " of 131 tokens of context"):
             assert part in line
     assert talk("") == ("", "")
 
@@ -128,7 +128,7 @@ def test_shortened_answer_gives_the_reason(talk: Talk) -> None:
     assert err.startswith("--tokens allows longer answers; 1 token, the first after ")
     full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
     assert full[0].startswith("the context is full, /reset forgets the conversation; ")
-    assert full[1].startswith("211 tokens and 19 new ones ")
+    assert full[1].startswith("131 tokens and 19 new ones ")
     assert full[2] == "conversation forgotten"
     assert full[3].startswith("the context is full, ")
 

@@ -46,7 +46,7 @@ def test_failed_picture_is_one_line_and_keeps_the_old_one(
     (tmp_path / "loss.png").write_bytes(b"old")
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", half)
     assert draw(lambda: plots.training_curves([{"step": 1, "loss": 3.0}]), tmp_path / "loss.png") == ""
-    message = "numpy-attention: there is no picture loss.png: [Errno 28] No space left on device\n"
+    message = "numpy-attention: there is no picture, loss.png: [Errno 28] No space left on device\n"
     assert capsys.readouterr().err == message
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
