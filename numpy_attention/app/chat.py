@@ -16,7 +16,6 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.parallel import one_thread_after_first
 from numpy_attention.training.progress import per_second
 
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
@@ -75,7 +74,7 @@ def _answer(conversation: Conversation, question: str, num_tokens: int) -> None:
     ending = ""
 
     def timed() -> Iterator[int]:
-        for i in one_thread_after_first(conversation.answer(question, num_tokens)):
+        for i in conversation.answer(question, num_tokens):
             times.append(time.perf_counter())
             yield i
 

@@ -11,7 +11,6 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.generate import stream
 from numpy_attention.models.gpt import GPT
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.parallel import one_thread_after_first
 
 
 def add_parser(commands: Any) -> None:
@@ -33,7 +32,7 @@ def run(a: argparse.Namespace) -> int:
     model.to(get_backend(a.backend))
     prompt = encoded(vocabulary, a.prompt, "--prompt")
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
-    ids = one_thread_after_first(stream(model, prompt, a.tokens, stop=stop, **options))
+    ids = stream(model, prompt, a.tokens, stop=stop, **options)
     for piece in words(vocabulary, itertools.chain(prompt.tolist(), ids)):
         print(piece, end="", flush=True)
     print()

@@ -4,7 +4,7 @@ The model reads the text so far. The last row of logits gives the next token, wh
 again. Three things make this practical:
 
 The KV cache. The model is causal, so the keys and values of old tokens never change. A `KeyValueCache` stores them,
-and each step runs the model on the new token alone.
+and each step runs the model on the new token alone. The products of one token are short, so BLAS uses one thread.
 
 Prompts of unequal length. They are aligned at their right end, with padding on the left, so that all rows grow at the
 same column. Padding is masked, and each row counts positions from its own first token. So each prompt gets the same
@@ -19,6 +19,7 @@ move by one and the KV cache is useless: each step runs the model on the whole c
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,6 +32,7 @@ from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
+from numpy_attention.threads import single_threaded_blas
 
 
 class LanguageModel(Protocol):
@@ -137,7 +139,7 @@ def last_logits(
         mask = causal_mask(T - stored, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
-    with quiet():
+    with quiet(), nullcontext() if T - stored > 1 else single_threaded_blas():
         logits, _ = model.forward(ids[:, stored:T], mask=mask, positions=positions, past=past, last_only=True)
     return to_host(logits[:, -1])
 

@@ -27,41 +27,40 @@ thread. A batch of one text cannot be cut: then BLAS uses all threads for the la
 depend on the number of threads.
 """
 
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.threads import Work, lend
+from numpy_attention.threads import (
+    Work,
+    asked_threads,
+    blas_can_be_limited,
+    blas_threads,
+    lend,
+    single_threaded_blas,
+)
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-
-
-def lock_is_on() -> bool:
-    """Whether the interpreter lock lets only one thread run Python code at a time; free-threaded Python has no lock."""
-    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
-
-
 # Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
 # they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
-# thread; at a tenth of this number they are half as fast. Without the lock, a fifth of this number is enough.
-WORTH_THREADS = 30_000_000 if lock_is_on() else 6_000_000
+# thread; at a tenth of this number they are half as fast.
+WORTH_THREADS = 30_000_000
 
 
 def usable_cores() -> int:
     """The number of cores that this process may use; OMP_NUM_THREADS in the environment can allow fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *_asked("OMP_NUM_THREADS")])
+    return min([cores, *asked_threads("OMP_NUM_THREADS")])
 
 
 def default_workers(batch: int, work: int, cores: int | None = None) -> int:
@@ -71,7 +70,7 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
 
     Units: work counts tokens times parameters.
     """
-    if work < WORTH_THREADS or not (_controller() or os.environ.get("OPENBLAS_NUM_THREADS") == "1"):
+    if work < WORTH_THREADS or not blas_can_be_limited():
         return 1
     cores = cores or usable_cores()
     return cores if batch == 1 else min(cores, batch)
@@ -90,7 +89,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         self._context = ExitStack()
-        self._context.enter_context(blas_threads(1))
+        self._context.enter_context(single_threaded_blas())
         if self.count > 1:
             self._context.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_INTERVAL)
@@ -116,7 +115,7 @@ class Workers:
             return
 
         def run_all(work: Work, items: Iterable[Any]) -> None:
-            with blas_threads(1):
+            with single_threaded_blas():
                 list(pool.map(work, items))
 
         with blas_threads(self.count), lend(run_all, self.count):
@@ -208,40 +207,3 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     for n, loss in workers.map(work, chain(first, batches), one_by_one=long_texts):
         counted, total = counted + n, total + n * loss
     return total / max(counted, 1)
-
-
-def one_thread_after_first(tokens: Iterable[int]) -> Iterator[int]:
-    """Yield the tokens of `stream`. BLAS reads the prompt with all its threads and computes each next token with one.
-
-    The products of one token have one row and take microseconds. On a busy machine, the threads of BLAS wait for each
-    other ten times as long.
-    """
-    tokens = iter(tokens)
-    yield from islice(tokens, 1)
-    with blas_threads(1):
-        yield from tokens
-
-
-def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses `count` threads, or the number in the environment if it is less.
-
-    Without threadpoolctl, BLAS keeps its number of threads.
-    """
-    count, controller = min([count, *_asked("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")]), _controller()
-    return nullcontext() if controller is None else controller.limit(limits=count, user_api="blas")
-
-
-def _asked(*names: str) -> list[int]:
-    """The numbers of threads that these variables of the environment ask for, as far as they are positive integers."""
-    asked = (os.environ.get(name, "").split(",")[0].strip() for name in names)  # OMP: "4,2" also limits inner threads
-    return [int(text) for text in asked if text.isdecimal() and int(text) > 0]
-
-
-@functools.cache
-def _controller() -> Any:
-    """The controller of this process's libraries; finding them takes milliseconds, so the result is cached."""
-    try:
-        import threadpoolctl
-    except ImportError:
-        return None
-    return threadpoolctl.ThreadpoolController()

@@ -1,31 +1,20 @@
 """Generation: the KV cache changes only the time, and prompts of a batch do not influence each other."""
 
 import dataclasses
-import threading
-from types import SimpleNamespace
+import warnings
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.kv_cache import KeyValueCache, PieceOfCache
-from numpy_attention.models.generate import SHORT_CACHE, last_logits, stream
-from numpy_attention.ops.attention import scaled_dot_product_attention
-from numpy_attention.training import parallel
-from numpy_attention.training.parallel import Workers
+from numpy_attention.errors import InputError
+from numpy_attention.models.generate import stream
 from tests.models.gradients import randomized
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 
 PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # the last is longer than the context
 
 
-@pytest.fixture(params=[256, 4])
-def pieces(request, monkeypatch):
-    """These texts are read in one piece, or in several pieces."""
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", request.param)
-
-
-@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kv_cache_does_not_change_the_tokens(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
@@ -48,123 +37,15 @@ def test_model_reads_the_last_context_length_tokens(variant, rng):
         np.testing.assert_array_equal(model.generate(prompt, 9, temperature=0.0), ids)
 
 
-@pytest.mark.usefixtures("pieces")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_batch_of_unequal_prompts_gives_the_tokens_of_each_prompt_alone(variant, rng):
     model = gpt(rng, **VARIANTS[variant])
+    alone = [model.generate(prompt, 9, temperature=0.0) for prompt in PROMPTS]
     for use_cache in (True, False):
-        for several in (PROMPTS, PROMPTS[:3]):
-            together = model.generate(several, 9, temperature=0.0, use_cache=use_cache)
-            for prompt, row in zip(several, together, strict=True):
-                np.testing.assert_array_equal(row, model.generate(prompt, 9, temperature=0.0))
-
-
-@pytest.mark.usefixtures("pieces")
-@pytest.mark.parametrize("count", [1, 2, 3, 9])
-@pytest.mark.parametrize("use_cache", [True, False])
-def test_lent_threads_generate_the_same_texts(count, use_cache, rng):
-    model = gpt(rng)
-    how = {"num_tokens": 9, "stop_token": 2, "use_cache": use_cache}
-    alone = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
-    with Workers(count) as workers, workers.lent():
-        together = model.generate(PROMPTS, rng=np.random.default_rng(5), **how)
-    for row, same in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(row, same)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("piece", [1, 2, 3, 5])
-def test_pieces_of_a_prompt_give_the_logits_and_the_kv_cache_of_one_run(variant, piece, rng, monkeypatch):
-    model = gpt(rng, context_length=13, **VARIANTS[variant])
-    ids, start = rng.integers(0, V, (3, 12)), np.array([0, 4, 7])
-
-    def read(size):
-        monkeypatch.setattr("numpy_attention.models.generate.PIECE", size)
-        past = [KeyValueCache(13) for _ in model.blocks]
-        logits = [last_logits(model, ids, start, T, past) for T in (9, 12)]  # the second run continues the first
-        return [*logits, *(array for one in past for array in one.filled())]
-
-    for found, expected in zip(read(piece), read(99), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_pieces_give_the_same_bits_for_any_number_of_threads(variant, rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
-    model = gpt(rng, np.float32, context_length=13, **VARIANTS[variant])
-    ids, start = rng.integers(0, V, (1, 12)), np.zeros(1, int)
-
-    def read():
-        past = [KeyValueCache(13) for _ in model.blocks]
-        logits = last_logits(model, ids, start, 12, past)
-        return [logits, *(array for one in past for array in one.filled())]
-
-    alone = read()
-    for count in (2, 3, 9):
-        with Workers(count) as workers, workers.lent():
-            for _ in range(5):
-                for found, expected in zip(read(), alone, strict=True):
-                    np.testing.assert_array_equal(found, expected)
-
-
-def test_two_threads_read_two_pieces_at_the_same_time(rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 3)
-    model, together = gpt(rng, context_length=9), threading.Barrier(2, timeout=20)
-    append = PieceOfCache.append
-
-    def appended(self, k, v):
-        result = append(self, k, v)
-        if self._i == 0:
-            together.wait()  # passes only after the other thread has begun its piece
-        return result
-
-    forward = na.GPT.forward
-
-    def begun(self, ids, past, **options):
-        if past[0]._i == 1:
-            for _ in model.blocks:
-                together.wait()
-        return forward(self, ids, past=past, **options)
-
-    monkeypatch.setattr(PieceOfCache, "append", appended)
-    monkeypatch.setattr(na.GPT, "forward", begun)
-    with Workers(2) as workers, workers.lent():
-        last_logits(model, rng.integers(0, V, (1, 6)), np.zeros(1, int), 6, [KeyValueCache(9) for _ in model.blocks])
-
-
-def test_a_prompt_on_a_gpu_is_read_at_once(rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
-    model, runs = gpt(rng, context_length=9), []
-    forward = na.GPT.forward
-
-    def counted(self, ids, **options):
-        runs.append(ids.shape[1])
-        return forward(self, ids, **options)
-
-    monkeypatch.setattr(na.GPT, "forward", counted)
-    model.generate(rng.integers(0, V, 8), 1, rng)
-    assert runs == [2, 2, 2, 2]
-    monkeypatch.setattr("numpy_attention.models.generate.on_host", lambda _: False)
-    model.generate(rng.integers(0, V, 8), 1, rng)
-    assert runs[4:] == [8]
-
-
-@pytest.mark.parametrize("failing", range(4))
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_no_piece_waits_for_a_failed_piece(failing, count, rng, monkeypatch):
-    monkeypatch.setattr("numpy_attention.models.generate.PIECE", 2)
-    model = gpt(rng, context_length=9)
-    append, calls = PieceOfCache.append, []
-
-    def failed(self, k, v):
-        calls.append(self._i)
-        if self._i == failing and calls.count(failing) == 2:  # in the second layer
-            raise MemoryError(f"piece {failing}")
-        return append(self, k, v)
-
-    monkeypatch.setattr(PieceOfCache, "append", failed)
-    with Workers(count) as workers, workers.lent(), pytest.raises(MemoryError, match=f"piece {failing}"):
-        model.generate(rng.integers(0, V, 8), 1, rng)
+        for count in (3, 4):
+            together = model.generate(PROMPTS[:count], 9, temperature=0.0, use_cache=use_cache)
+            for row, same in zip(together, alone[:count], strict=True):
+                np.testing.assert_array_equal(row, same)
 
 
 def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):
@@ -181,56 +62,21 @@ def test_step_with_kv_cache_runs_the_model_on_one_token(rng, monkeypatch):
     assert runs == [3] + [1] * 19
 
 
-@pytest.fixture
-def threadpoolctl(monkeypatch):
-    """The library that sets the number of BLAS's threads; the environment asks for no number."""
+def test_blas_uses_one_thread_for_each_next_token(rng, monkeypatch):
+    threadpoolctl = pytest.importorskip("threadpoolctl")
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
-    return pytest.importorskip("threadpoolctl")
-
-
-@pytest.mark.parametrize("how", ["stream", "generate", "without a KV cache", "on a GPU", "two texts"])
-def test_blas_uses_several_threads_for_the_next_token_of_one_text(how, rng, monkeypatch, threadpoolctl):
-    model, runs = gpt(rng, context_length=9), []
-    forward, limit = na.GPT.forward, 7 * CONFIG.head_width()
-    monkeypatch.setattr("numpy_attention.models.generate.SHORT_CACHE", limit)
-    if how == "on a GPU":
-        monkeypatch.setattr("numpy_attention.models.generate.on_host", lambda _: False)
-    monkeypatch.setattr(parallel, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # no token is slow
+    model, runs, forward = gpt(rng), [], na.GPT.forward
 
     def counted(self, ids, **options):
         info = threadpoolctl.threadpool_info()
-        runs.append((ids.shape[1], *{one["num_threads"] for one in info if one["user_api"] == "blas"}))
+        runs.append((ids.shape, *{one["num_threads"] for one in info if one["user_api"] == "blas"}))
         return forward(self, ids, **options)
 
-    prompts = [[1, 2, 3], [5, 6, 7]] if how == "two texts" else [1, 2, 3]
-    how_many = {"num_tokens": 9, "temperature": 0.0}
-    expected = model.generate(prompts, **how_many)
     monkeypatch.setattr(na.GPT, "forward", counted)
-    with Workers(2) as workers, workers.lent(blas_threads=1):
-        if how == "stream":
-            found = [*prompts, *stream(model, np.array(prompts), **how_many)]
-        else:
-            found = model.generate(prompts, use_cache=how != "without a KV cache", **how_many)
-    np.testing.assert_array_equal(found, expected)
-    if how in ("stream", "generate"):  # the prompt, the trial, T = 4 to 7, a long cache, a full context
-        assert runs == [(3, 1), (1, 2), (1, 1), *4 * [(1, 2)], *2 * [(1, 1)], *2 * [(9, 1)]]
-    else:
-        assert {threads for _, threads in runs} == {1}
-
-
-@pytest.mark.parametrize("d_k", [32, 64, 96, 128])
-def test_threads_of_blas_change_no_bit_of_attention_to_a_short_kv_cache(d_k, rng, threadpoolctl):
-    longest = SHORT_CACHE // d_k
-    k, v = rng.standard_normal((2, 1, 2, longest, d_k), dtype=np.float32)
-    q = rng.standard_normal((1, 6, 1, d_k), dtype=np.float32)  # three heads share the keys of one head
-    for T in [*rng.integers(1, longest, 20), longest - 1, longest]:
-        found = []
-        for count in (1, 2, 3, 4):
-            with threadpoolctl.threadpool_limits(count, user_api="blas"):
-                found.append(scaled_dot_product_attention(q, k[:, :, :T], v[:, :, :T])[0])
-        for y in found[1:]:
-            np.testing.assert_array_equal(y, found[0])
+    with threadpoolctl.threadpool_limits(3, user_api="blas"):
+        model.generate([[1, 2, 3], [4]], 7, rng)
+        assert runs == [((2, 3), 3)] + 4 * [((2, 1), 1)] + 2 * [((2, 7), 3)]  # prompts, tokens, a sliding window
 
 
 def test_a_row_ends_with_its_stop_token(rng):
@@ -303,6 +149,19 @@ def test_refuses_invalid_settings(options, message, rng):
 def test_refuses_a_prompt_of_floats(rng):
     with pytest.raises(TypeError, match="generate: prompt_ids must be an integer array, got float64"):
         gpt(rng).generate([1.0, 2.5], 3, rng)
+
+
+@pytest.mark.parametrize("value", [3e38, np.nan, np.inf])
+def test_reports_too_large_weights_without_numpy_warnings(value):
+    model = na.GPT(CONFIG, None)
+    for p in model.parameters().values():
+        p[...] = value
+    message = "the logits are (nan|inf|-inf): the weights are too large or damaged"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for prompts in ([1, 2], [[1, 2], [3]]):
+            with pytest.raises(InputError, match=message):
+                model.generate(prompts, 3, temperature=0.0)
 
 
 def test_model_trained_to_count_generates_counting(rng):

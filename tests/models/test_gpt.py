@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.generate import stream
 from tests.models.gradients import assert_gradients, randomized
 
 V, T, B = 11, 5, 3
@@ -158,16 +157,6 @@ def test_attention_weights_have_names(rng):
         np.testing.assert_allclose(w.sum(axis=-1), 1.0, rtol=1e-12)
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 7, 3), (2, 1, 1)])
-def test_smallest_sizes_give_finite_gradients(sizes, rng):
-    batch_size, length, width = sizes
-    model = gpt(rng, d_model=width, num_heads=1, vocab_size=2, num_layers=1)
-    ids = rng.integers(0, 2, (batch_size, length))
-    loss, cache = model.loss(ids, ids)
-    assert np.isfinite(loss)
-    assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
-
-
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
@@ -183,18 +172,6 @@ def test_refuses_ids_of_wrong_shape_or_range(ids, message, rng):
         gpt(rng).forward(ids)
 
 
-def test_each_model_has_blocks_of_its_class():
-    vocabularies = {"source_vocab_size": 5, "target_vocab_size": 5}
-    seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=4, d_model=8, num_heads=2), None)
-    classifier = na.SequenceClassifier(na.SequenceClassifierConfig(3, 4, 8, 2, vocab_size=5), None)
-    gpt = na.GPT(na.GPTConfig(5, 4, 8, 2, 1), None)
-    for blocks, kind in (
-        (gpt.blocks, na.DecoderBlock), (classifier.blocks, na.EncoderBlock),
-        (seq2seq.encoder.blocks, na.EncoderBlock), (seq2seq.decoder.blocks, na.DecoderBlock),
-    ):
-        assert all(type(block) is kind for block in blocks)
-
-
 def test_forward_with_kv_cache_stores_no_block_caches_and_refuses_backward(rng):
     model = gpt(rng)
     past = [na.KeyValueCache(7) for _ in model.blocks]
@@ -202,16 +179,3 @@ def test_forward_with_kv_cache_stores_no_block_caches_and_refuses_backward(rng):
     assert cache.stack.blocks == []
     with pytest.raises(ValueError, match="there is no backward through a KV cache"):
         dict(model.gradients_from_logits(cache, logits))
-
-
-@pytest.mark.parametrize("past", [[], [None] * 2, [na.KeyValueCache(7), None], [na.KeyValueCache(7)], 3, ()])
-def test_refuses_a_kv_cache_that_does_not_fit_the_blocks(past, rng):
-    ids, message = rng.integers(0, V, (B, T)), "past must be a list of KeyValueCaches, one for each of 2 blocks, got"
-    with pytest.raises(ValueError, match=f"GPT: {message}"):
-        gpt(rng).forward(ids, past=past)
-    with pytest.raises(ValueError, match=f"generate: {message}"):
-        next(stream(gpt(rng), ids[0], 1, rng, past=past))
-    vocabularies = {"source_vocab_size": V, "target_vocab_size": V}
-    seq2seq = na.Seq2Seq(na.Seq2SeqConfig(**vocabularies, context_length=7, d_model=8, num_heads=2), rng)
-    with pytest.raises(ValueError, match=f"Seq2Seq: {message}"):
-        seq2seq.decode(ids, np.zeros((B, 4, 8), np.float32), past=past)

@@ -85,20 +85,6 @@ def test_mean_pooling_averages_the_logits_of_the_tokens(rng):
     np.testing.assert_allclose(model.forward(ids, LENGTHS)[0][1], labels[1, :2].mean(axis=0), rtol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_backward_repeats_its_result_and_keeps_the_dtype(variant, dtype, rng):
-    model = classifier(rng, dtype, **VARIANTS[variant])
-    ids, targets = batch(model, rng)
-    ids = ids.astype(dtype) if model.config.d_input else ids
-    loss, cache = model.loss(ids, targets, LENGTHS)
-    grads, again = model.backward(cache), model.backward(cache)
-    assert loss.dtype == dtype
-    for name, gradient in grads.items():
-        assert gradient.dtype == dtype
-        np.testing.assert_array_equal(gradient, again[name])
-
-
 def test_predictions_and_attention_weights(rng):
     model = classifier(rng, pooling="class_token")
     ids, _ = batch(model, rng)

@@ -52,12 +52,6 @@ def test_gradients_with_dropout_agree_with_central_differences(rng):
     assert_gradients(model, lambda: model.loss(ids, targets, training=True, rng=np.random.default_rng(3)), rng)
 
 
-def test_refuses_zero_types_of_segments(rng):
-    assert encoder(rng, num_types=1).type_embedding.table.shape == (1, 12)
-    with pytest.raises(ValueError, match="num_types must be at least 1, got 0"):
-        encoder(rng, num_types=0)
-
-
 def test_directions_have_length_1(rng):
     y, _ = encoder(rng).forward(rng.integers(0, V, (B, T)), np.array([6, 2, 3, 1]))
     assert y.shape == (B, 12)
@@ -120,16 +114,6 @@ def test_the_types_of_segments_are_added(rng):
         model.forward(ids, types=np.full_like(ids, 2))
 
 
-def test_loss_is_lower_for_matching_pairs(rng):
-    """The same texts on both sides are matching pairs; in another order they do not match."""
-    model = na.TextEncoder(dataclasses.replace(CONFIG, temperature=0.01), rng, np.float64)
-    ids = rng.integers(1, V, (B, T))
-    together, _ = model.loss(ids, ids)
-    apart, _ = model.loss(ids, ids[[1, 2, 3, 0]])
-    assert together < 0.5
-    assert apart > 2.0
-
-
 def test_loss_is_the_cross_entropy_of_the_cosines(rng):
     model = encoder(rng, temperature=0.3)
     ids, targets = batch(rng)
@@ -139,26 +123,7 @@ def test_loss_is_the_cross_entropy_of_the_cosines(rng):
     assert float(model.loss(ids, targets)[0]) == pytest.approx(expected, rel=1e-12)
 
 
-def test_shuffled_pairs_have_the_same_loss_and_gradients(rng):
-    """The order of a batch does not matter, as long as pairs stay together."""
-    model = encoder(rng, pad_token=0)
-    ids, targets = batch(rng)
-    order = rng.permutation(B)
-    loss, cache = model.loss(ids, targets)
-    other, other_cache = model.loss(ids[order], targets[order])
-    assert float(other) == pytest.approx(float(loss), rel=1e-12)
-    other_grads = model.backward(other_cache)
-    for name, gradient in model.backward(cache).items():
-        np.testing.assert_allclose(other_grads[name], gradient, rtol=1e-9, atol=1e-11)
-
-
-def test_single_pair_has_zero_loss_and_zero_gradients(rng):
-    model = encoder(rng)
-    loss, cache = model.loss(*(ids[:1] for ids in batch(rng)))
-    assert float(loss) == 0.0
-    assert not any(np.abs(gradient).max() > 1e-12 for gradient in model.backward(cache).values())
-
-
+@pytest.mark.slow
 def test_training_lowers_the_loss_on_new_pairs(rng):
     """Texts with the same first id are pairs; all other ids are random."""
     model = na.TextEncoder(dataclasses.replace(CONFIG, d_ff=24), rng, np.float64)
@@ -178,9 +143,8 @@ def test_training_lowers_the_loss_on_new_pairs(rng):
     assert after < 0.1
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_float32_is_close_to_float64_and_backward_repeats_its_result(variant, rng):
-    wide = encoder(rng, **VARIANTS[variant])
+def test_float32_is_close_to_float64_and_backward_repeats_its_result(rng):
+    wide = encoder(rng)
     narrow = na.TextEncoder(wide.config, None, np.float32)
     for name, p in narrow.parameters().items():
         p[...] = wide.parameters()[name]
@@ -225,37 +189,9 @@ def test_loaded_encoder_equals_the_saved_encoder(rng, tmp_path):
         ({"temperature": 0.0}, "temperature must be at least 1e-06"),
         ({"temperature": math.nan}, "temperature must be finite, got nan"),
         ({"positions": "rotary"}, "positions must be one of learned, sinusoidal"),
-        ({"num_heads": 5}, "d_model must be divisible by num_heads"),
-        ({"vocab_size": 0}, "vocab_size must be at least 1"),
-        ({"activation": "swish"}, "activation must be one of"),
     ],
     ids=str,
 )
 def test_refuses_invalid_fields(change, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(CONFIG, **change)
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        (np.zeros(T, np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
-        (np.zeros((B, 0), np.int64), r"TextEncoder: ids must be \(B, T\) with T at least 1"),
-        (np.zeros((B, 10), np.int64), "T at most the context_length 9"),
-        (np.full((B, T), V), rf"integers in \[0, {V}\), got {V}"),
-        (np.full((B, T), -1), rf"integers in \[0, {V}\), got -1"),
-    ],
-    ids=["one text", "no token", "too long", "above", "below"],
-)
-def test_refuses_invalid_ids(ids, message, rng):
-    model = encoder(rng)
-    with pytest.raises(ValueError, match=message):
-        model.forward(ids)
-    with pytest.raises(TypeError, match="ids must be an integer array"):
-        model.forward(np.zeros((B, T)))
-
-
-@pytest.mark.parametrize("shape", [(T,), (B, T - 1), (1, T), (B, 1)])
-def test_refuses_types_of_another_shape(shape, rng):
-    with pytest.raises(ValueError, match=rf"TextEncoder: types must be \(B, T\) = \({B}, {T}\)"):
-        encoder(rng).forward(rng.integers(0, V, (B, T)), types=np.zeros(shape, np.int64))

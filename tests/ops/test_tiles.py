@@ -1,20 +1,14 @@
-"""Chapter 12, appendix: functions without a backward against plain formulas, and the cost of a band."""
+"""Chapter 12, appendix: the cost of a band, the mask, dropout in tiles, and the parts of the heads."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.mutations.values import VALUES, is_defined_in
 
 import numpy_attention as na
 from numpy_attention.ops import tiles
 from numpy_attention.threads import lend
-
-
-@pytest.mark.parametrize("name", [name for name in VALUES if is_defined_in(tiles, name)])
-def test_tiles_agree_with_plain_formulas(name: str) -> None:
-    VALUES[name](getattr(tiles, name))
 
 
 @pytest.mark.parametrize("block_size", [64, None])

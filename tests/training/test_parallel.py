@@ -1,8 +1,6 @@
 """A batch in shards gives the same result as the whole batch."""
 
 import threading
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,16 +8,12 @@ import pytest
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.tiles import Pairs
-from numpy_attention.threads import paced, share
-from numpy_attention.training import parallel
+from numpy_attention.threads import share
 from numpy_attention.training.parallel import (
-    STEPS_WITH_ONE,
     WORTH_THREADS,
     Workers,
-    all_cores,
     count_targets,
     default_workers,
-    lock_is_on,
     loss_and_gradients,
     mean_loss,
     shards,
@@ -82,17 +76,6 @@ def test_sum_does_not_depend_on_the_order_of_threads(model, batch):
         np.testing.assert_array_equal(g, results[1][1][name])
 
 
-def test_gradients_equal_backward_and_are_linear_in_dloss(model, batch):
-    _, cache = model.loss(*batch)
-    streamed = dict(model.gradients(cache, -0.3))
-    kept = model.backward(cache, -0.3)
-    assert list(kept) == list(model.parameters())
-    assert streamed.keys() == kept.keys()
-    for name, g in model.backward(cache).items():
-        np.testing.assert_array_equal(streamed[name], kept[name])
-        np.testing.assert_allclose(kept[name], -0.3 * g, rtol=1e-12, atol=1e-15)
-
-
 class Numbered:
     """A model with one parameter, and a function that gives its gradients for each shard; a shard is one id."""
 
@@ -124,43 +107,6 @@ def test_no_shard_waits_for_a_failed_shard(failing):
         loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
-def test_no_shard_waits_for_a_cancelled_shard():
-    """After a failure the pool cancels shards that have not begun; a later shard may already have begun."""
-
-    class WithoutShard1(Workers):
-        def map(self, function, items):
-            self.shard_2 = threading.Thread(target=pytest.raises, args=(RuntimeError, function, 2), daemon=True)
-            self.shard_2.start()
-            yield function(0)
-
-    def gradients(shard):
-        if shard == 0:
-            raise FloatingPointError("shard 0")
-        yield "w", np.ones(2)
-
-    pool = WithoutShard1(3)
-    with pytest.raises(FloatingPointError, match="shard 0"):
-        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
-    pool.shard_2.join(5)
-    assert not pool.shard_2.is_alive()
-
-
-def test_error_of_a_later_shard_is_not_hidden_by_an_earlier_shard():
-    failed = threading.Event()
-
-    def gradients(shard):
-        if shard == 2:
-            failed.set()
-            raise FloatingPointError("shard 2")
-        if shard == 0:
-            failed.wait(5)
-            time.sleep(0.05)  # shard 1 waits for this one when shard 2 fails
-        yield "w", np.ones(2)
-
-    with Workers(3) as pool, pytest.raises(FloatingPointError, match="shard 2"):
-        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
-
-
 def test_error_in_a_worker_reaches_the_caller(model, batch):
     ids, targets = batch
     with Workers(2) as pool, pytest.raises(ValueError, match="ids"):
@@ -179,12 +125,11 @@ def test_workers_are_at_most_the_examples_except_for_one_text():
 
 
 def test_short_step_uses_one_thread(monkeypatch):
-    assert WORTH_THREADS == (30_000_000 if lock_is_on() else 6_000_000)
     assert default_workers(20, WORTH_THREADS, cores=2) == 2
     assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    monkeypatch.setattr("numpy_attention.training.parallel._threadpoolctl", lambda: None)
-    assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be held to one thread each
+    monkeypatch.setattr("numpy_attention.threads._controller", lambda: None)
+    assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be limited to one thread
 
 
 def test_batch_of_one_text_divides_its_heads(monkeypatch):
@@ -228,79 +173,6 @@ def no_limits(monkeypatch):
         yield monkeypatch
 
 
-def test_blas_uses_one_thread_in_all_cores(no_limits):
-    no_limits.setattr("numpy_attention.training.parallel.usable_cores", lambda: 2)
-    with all_cores():
-        assert blas_threads() == {1}
-        share(lambda _: None, range(3))
-        assert blas_threads() == {1}
-    assert blas_threads() == {3}
-
-
-class Steps:
-    """Steps whose time depends only on the number of BLAS's threads; `used` collects these numbers."""
-
-    def __init__(self, monkeypatch, seconds):
-        self.now, self.seconds, self.used = 0.0, seconds, []
-        monkeypatch.setattr(parallel, "time", SimpleNamespace(perf_counter=lambda: self.now))
-
-    def step(self):
-        [threads] = blas_threads()
-        self.used.append(threads)
-        self.now += self.seconds[threads]
-        return np.array([3.0, 4.0])
-
-
-def test_a_slow_step_with_several_threads_lets_the_next_steps_use_one_thread(no_limits):
-    steps = Steps(no_limits, {1: 5, 2: 3})
-    with Workers(2) as workers, workers.lent(blas_threads=1):
-        do = paced(steps.step)
-        for _ in range(4):
-            np.testing.assert_array_equal(do(steps.step), [3.0, 4.0])
-        assert steps.used == [2, 1, 2, 2, 2, 2]  # the trial with both numbers of threads, then the steps
-        assert blas_threads() == {1}
-        steps.seconds[2] = 50  # another program has one of the cores
-        for _ in range(2 * STEPS_WITH_ONE + 3):
-            do(steps.step)
-        assert steps.used[6:] == 2 * ([2] + STEPS_WITH_ONE * [1]) + [2]
-        steps.seconds[2] = 3  # the machine is quiet again
-        for _ in range(STEPS_WITH_ONE + 3):
-            do(steps.step)
-        assert steps.used[-STEPS_WITH_ONE - 3 :] == STEPS_WITH_ONE * [1] + [2] * 3
-
-
-def test_steps_are_compared_with_the_latest_step_on_one_thread(no_limits):
-    steps = Steps(no_limits, {1: 5, 2: 3})
-    with Workers(2) as workers, workers.lent():
-        do = paced(steps.step)
-        do(steps.step)
-        steps.seconds = {1: 50, 2: 30}  # larger steps: one thread was not slower before, but it is now
-        for _ in range(STEPS_WITH_ONE + 3):
-            do(steps.step)
-    assert steps.used[3:] == [2] + STEPS_WITH_ONE * [1] + [2, 2]
-
-
-def test_steps_use_one_thread_if_several_threads_change_a_bit(no_limits):
-    steps = Steps(no_limits, {1: 5, 2: 3})
-
-    def trial():
-        return np.nextafter(steps.step(), np.inf) if blas_threads() == {2} else steps.step()
-
-    with Workers(2) as workers, workers.lent():
-        do = paced(trial)
-        for _ in range(3 * STEPS_WITH_ONE):
-            do(steps.step)
-    assert steps.used == [2, 1] + 3 * STEPS_WITH_ONE * [1]
-
-
-def test_steps_are_not_timed_without_lent_threads(no_limits):
-    steps = Steps(no_limits, {1: 0, 3: 0})
-    assert paced(pytest.fail)(lambda: "done") == "done"
-    with Workers(2) as workers, workers.lent():  # a thread of the pool has no lent threads
-        share(lambda _: paced(pytest.fail)(steps.step), range(2))
-    assert steps.used == [1, 1]
-
-
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
 @pytest.mark.parametrize(
     ("value", "expected"), [("1", 1), (" 2,1", 2), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
@@ -339,26 +211,3 @@ def test_workers_use_blas_with_one_thread(count, no_limits):
         assert blas_threads() == {1}
         assert list(pool.map(lambda _: blas_threads(), range(3))) == [{1}] * 3
     assert blas_threads() == {3}
-
-
-@pytest.mark.parametrize("rows", [1, 2])
-def test_mean_loss_reads_batches_one_at_a_time(rows):
-    alive, most = 0, 0
-
-    class Counted:
-        def loss(self, ids, targets):
-            nonlocal alive
-            alive -= 1
-            return np.float64(1.0), None
-
-    def batches():
-        nonlocal alive, most
-        for _ in range(9):
-            alive += 1
-            most = max(most, alive)
-            yield np.zeros((rows, 3), int), np.zeros((rows, 3), int)
-
-    with Workers(1) as pool:
-        assert mean_loss(Counted(), batches(), pool) == 1.0
-        assert mean_loss(Counted(), iter(()), pool) == 0.0
-    assert most == 1
