@@ -16,7 +16,7 @@ Part II    layers     13 layer          14 linear         15 embedding       16 
                       17 multi_head_attention             18 feed_forward    19 residual       20 block
 Part III   models     21 stack          22 sequence_classifier               23 gpt            24 seq2seq
 Part IV    training   25 optimizers     26 schedules      27 data            28 loop
-           runs       29 trainer        30 checkpoint     31 parallel        32 mpi
+                      29 trainer        30 checkpoint     31 parallel        32 mpi
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution

@@ -150,7 +150,7 @@ def _working_cupy() -> Any:
     """The module cupy, after a test that it can compute on this machine."""
     try:
         cupy = importlib.import_module("cupy")
-    except ImportError as error:
+    except Exception as error:  # a damaged installation or missing libraries of CUDA can raise errors of any kind
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             fix = "install it with: pip install 'cupy-cuda12x[ctk]' (for CUDA 13 drivers 'cupy-cuda13x[ctk]')"
             raise BackendError(f"the backend cupy needs CuPy, which is not installed; {fix}") from None

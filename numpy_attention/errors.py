@@ -16,8 +16,7 @@ import numpy as np
 
 from numpy_attention.backend import COMPLEX, on_host
 
-LONGEST = 470  # characters of an error message, without the name of the program or a rank
-MAX_SAID = 300  # characters of a list in a message, since a hostile file may contain any text
+MAX_SAID = 300  # characters of a list in a message
 FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in the byte order of this machine
 
 
@@ -131,10 +130,7 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
 
 def short_repr(value: object) -> str:
     """The repr of a number or a string, at most 80 characters; "a list" for a list, and so on."""
-    try:
-        text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
-    except ValueError:  # an int with more digits than Python converts
-        return f"a very long {type(value).__name__}"
+    text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -149,19 +145,14 @@ def shell_path(path: Path | str) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """The message of an error in one line of at most LONGEST characters, without its middle if it is too long."""
-    text = escaped(" ".join(str(error).split()))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST * 2 // 3]} ... {text[-LONGEST // 4 :]}"
+    """The message of an error in one line."""
+    return " ".join(str(error).split())
 
 
-def several(found: Sequence[str], room: int = MAX_SAID) -> str:
-    """The items of a list for a message: as many as fit into `room` characters, at least one, and how many are left."""
-    text = found[0][:room]
-    for i, one in enumerate(found[1:], 1):
-        if len(text) + len(one) > room:
-            return f"{text}; ... and {len(found) - i} more"
-        text += f"; {one}"
-    return text
+def several(found: Sequence[str], most: int = 5) -> str:
+    """The first items of a list for a message, and how many are left."""
+    left = f"; ... and {len(found) - most} more" if len(found) > most else ""
+    return "; ".join(found[:most]) + left
 
 
 def require_number(
@@ -187,9 +178,7 @@ def require_number(
         and (at_most is None or came <= at_most)
         and (below is None or came < below)
     ):
-        long = isinstance(came, int) and came.bit_length() > 64
-        got = f"an integer of {came.bit_length()} bits" if long else came
-        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), got, fix)
+        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), came, fix)
     return int(came) if whole else float(came)
 
 

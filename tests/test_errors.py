@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import (
-    MAX_SAID,
     broadcasts_to,
     dtype_error,
     escaped,
@@ -106,9 +105,9 @@ def test_refuses_arrays_that_are_not_integers() -> None:
     ("value", "expected"),
     [
         (3, "3"), ("a\n", r"'a\n'"), (None, "a NoneType"), ([1] * 10**6, "a list"), ({}, "a dict"),
-        ("x" * 5000, "'" + "x" * 76 + "..."), (10**6000, "a very long int"), (float("nan"), "nan"),
+        ("x" * 5000, "'" + "x" * 76 + "..."), (float("nan"), "nan"),
     ],
-    ids=["int", "text", "None", "list", "dict", "long text", "long int", "nan"],
+    ids=["int", "text", "None", "list", "dict", "long text", "nan"],
 )  # fmt: skip
 def test_values_are_shown_in_short_form(value: Any, expected: str) -> None:
     assert short_repr(value) == expected
@@ -116,11 +115,7 @@ def test_values_are_shown_in_short_form(value: Any, expected: str) -> None:
 
 def test_long_list_of_mismatches_is_shortened_with_a_count() -> None:
     assert several(["a is missing", "b is missing"]) == "a is missing; b is missing"
-    expected = several([f"blocks.{i}.attention.w_q is missing" for i in range(5000)])
-    assert len(expected) < MAX_SAID + 30
-    text_found = expected.count(" is missing")
-    assert expected.endswith(f"is missing; ... and {5000 - text_found} more")
-    assert several(["x" * 10**6, "b"]) == "x" * MAX_SAID + "; ... and 1 more"
+    assert several(list("abcdefgh")) == "a; b; c; d; e; ... and 3 more"
 
 
 def test_control_characters_are_escaped() -> None:

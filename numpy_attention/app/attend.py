@@ -5,7 +5,6 @@ useful token looks at the first token. So the command draws the layer that looks
 """
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,17 +12,13 @@ import numpy as np
 
 from numpy_attention.app import plots
 from numpy_attention.app.plots.style import ENDINGS
-from numpy_attention.app.source import add_model, encoded, given_or_shipped, named_path, pretrained_path, trained
-from numpy_attention.app.tasks import make_task
+from numpy_attention.app.source import add_model, encoded, given_or_shipped, load_any, named_path, pretrained_path
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into
-from numpy_attention.pieces import non_finite
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.files import writing
+from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import CharVocabulary, Vocabulary
-from numpy_attention.training.restore import load_run
-from numpy_attention.training.tasks.dates import SOURCE_CHARACTERS, START, STOP, TARGET_CHARACTERS, spell
+from numpy_attention.training.data import Vocabulary
+from numpy_attention.training.tasks.dates import START, STOP, TARGET_CHARACTERS, spell
 
 PANELS = 36  # the most heads in a picture of all layers
 TEXT = "The value of the expression is"  # for the small GPT that comes with the book
@@ -31,14 +26,11 @@ LONGEST = 512  # tokens for a pretrained model: the weights of all its heads are
 
 
 class Scene(NamedTuple):
-    """The content of the picture: the weights of each layer and the labels of rows and columns."""
+    """The content of the picture: the weights of each layer, and the arguments of every picture of weights."""
 
-    weights: Mapping[str, np.ndarray]  # {layer: (1, H, T_q, T_k)}
-    queries: list[str]
-    keys: list[str]
+    weights: dict[str, np.ndarray]  # {layer: (1, H, T_q, T_k)}
+    labels: dict[str, Any]  # queries, keys, x, y
     caption: str
-    x: str  # the name of the horizontal axis
-    y: str  # the name of the vertical axis
 
 
 def add_parser(commands: Any) -> None:
@@ -59,96 +51,75 @@ def run(a: argparse.Namespace) -> int:
     """Write the picture and print its path."""
     if a.text is None and a.model is not None:
         raise InputError(f"--text is required: give a text for {a.model} to read")
-    text = TEXT if a.text is None else a.text
-    if not text:
+    if a.text == "":
         raise InputError("--text must hold at least one character")
     if a.head is not None and a.layer is None:
         raise InputError(f"--head {a.head} needs --layer: every layer has its own head {a.head}")
     if a.out is not None and a.out.suffix.lower() not in ENDINGS:
         raise InputError(f"--out must end in .png, .svg or .pdf, got {a.out}")
-    scene, folder = _scene(given_or_shipped(a.model), text)
-    for name, weights in scene.weights.items():
-        if value := non_finite(weights):
-            raise InputError(f"attend: the attention of {name} is {value}: the weights are too large or damaged")
-    count, num_heads = len(scene.weights), next(iter(scene.weights.values())).shape[1]
-    _check_index("--layer", a.layer, count)
-    _check_index("--head", a.head, num_heads)
-    layer, why = a.layer, ""
-    if layer is None and count * num_heads > PANELS:
-        layer = int(np.argmin([w[..., 0].mean() for w in scene.weights.values()]))
-        why = f" (of {count} layers, this one looks least at the first token; --layer draws another)"
-    out = a.out or (Path() if a.model is None else folder) / "attention.png"
+    model, vocabulary = load_any(given_or_shipped(a.model))
+    scene = (_dates if isinstance(model, Seq2Seq) else _text)(a.text or TEXT, model, vocabulary)
+    names, weights, why = list(scene.weights), list(scene.weights.values()), ""
+    num_heads, layer = weights[0].shape[1], a.layer
+    for option, index, count in (("--layer", a.layer, len(names)), ("--head", a.head, num_heads)):
+        if index is not None and not 0 <= index < count:
+            raise InputError(f"{option} must be from 0 to {count - 1}, got {index}")
+    if layer is None and len(names) * num_heads > PANELS:
+        layer = int(np.argmin([w[..., 0].mean() for w in weights]))
+        why = f" (of {len(names)} layers, this one looks least at the first token; --layer draws another)"
+    out = a.out or (Path() if a.model is None else _folder(a.model)) / "attention.png"
     try:
-        plots.save(_draw(scene, layer, a.head), out)
-    except ModuleNotFoundError as error:
+        figure = _draw(scene, layer, a.head)
+    except (ModuleNotFoundError, ValueError) as error:  # no matplotlib, or weights that are not finite
         raise InputError(str(error)) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot write {out}: {getattr(error, 'strerror', None) or error}") from None
-    drawn = list(scene.weights) if layer is None else [list(scene.weights)[layer]]
+    with writing(out):
+        plots.save(figure, out)
     heads = f"{num_heads} heads" if a.head is None else f"head {a.head}"
+    drawn = names if layer is None else [names[layer]]
     print(f"{out}: {scene.caption}, {', '.join(f'{name} {heads}' for name in drawn)}{why}")
     return 0
 
 
-def _scene(model: str, text: str) -> tuple[Scene, Path]:
-    """The content of the picture, and the default folder for the picture."""
-    path = pretrained_path(model)
-    if path is not None:
-        return _text(text, *load_pretrained(path)), Path()
-    directory = Path(model)
-    config, arrays, meta = load_run(directory)
-    folder = directory if directory.is_dir() else directory.parent
-    if config.task == "dates" and config.from_ is None:
-        return _dates(text, config, arrays), folder
-    if config.task in ("text", "dates"):
-        return _text(text, *trained(directory, config, arrays, meta)), folder
-    kinds = "only models of the tasks 'text' and 'dates' can read --text"
-    raise InputError(f"{directory} holds a model of the task {config.task!r}; {kinds}")
+def _draw(scene: Scene, layer: int | None, head: int | None) -> Any:
+    if layer is None:
+        return plots.attention_layers(scene.weights, **scene.labels)
+    name = list(scene.weights)[layer]
+    heads = scene.weights[name][0]  # (H, T_q, T_k)
+    if head is None:
+        return plots.attention_heads(heads, title=name, **scene.labels)
+    return plots.attention_map(heads[head], title=f"{name}, head {head}", **scene.labels)
+
+
+def _folder(model: str) -> Path:
+    """The folder of the picture: for a run its directory, otherwise this folder."""
+    path = Path(model)
+    return Path() if pretrained_path(model) else path if path.is_dir() else path.parent
 
 
 def _text(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
     """Self-attention of a text: each token's weights for all tokens."""
     unit = "token" if isinstance(vocabulary, Tokenizer) else "character"
-    ids = _within(encoded(vocabulary, text, "--text"), model.config.context_length, unit)
+    ids = _ids(vocabulary, text, model, unit)
     if unit == "token" and len(ids) > LONGEST:
         raise InputError(f"--text is {len(ids)} tokens long; a picture of more than {LONGEST} tokens is unreadable")
-    weights = model.attention_weights(ids[None])
-    tokens = vocabulary.labels(ids)
-    return Scene(weights, tokens, tokens, repr(text), f"key: the {unit} looked at", f"query: the {unit} that looks")
+    looks = {"x": f"key: the {unit} looked at", "y": f"query: the {unit} that looks"}
+    return Scene(model.attention_weights(ids[None]), {"queries": vocabulary.labels(ids), **looks}, repr(text))
 
 
-def _dates(text: str, config: TrainConfig, arrays: dict[str, np.ndarray]) -> Scene:
+def _dates(text: str, model: Any, vocabulary: Vocabulary) -> Scene:
     """Cross-attention: a row for each character that the model writes, a column for each character of the date."""
-    model = make_task(config).model(None)
-    read_into(model.parameters(), arrays, "parameters.", "model")
-    ids = 3 + encoded(CharVocabulary(SOURCE_CHARACTERS), text, "--text")
-    source_ids = _within(ids, model.config.context_length, "character")[None]  # (1, T_s)
+    source_ids = 3 + _ids(vocabulary, text, model, "character")[None]  # (1, T_s)
     written = model.greedy(source_ids, START, STOP)[0]  # (T,)
     read = np.concatenate([[START], written[:-1]])[None]  # the decoder reads t - 1 and writes t
     weights = model.attention_weights(source_ids, read)
     cross = {name: w for name, w in weights.items() if name.endswith("cross_attention")}
     queries = [TARGET_CHARACTERS[i - 3] if i >= 3 else ("pad", "start", "stop")[i] for i in written]
-    looks = "key: the character read", "query: the character about to be written"
-    return Scene(cross, queries, list(text), f"{text!r} -> {spell(written)!r}", *looks)
+    looks = {"x": "key: the character read", "y": "query: the character about to be written"}
+    return Scene(cross, {"queries": queries, "keys": list(text), **looks}, f"{text!r} -> {spell(written)!r}")
 
 
-def _draw(scene: Scene, layer: int | None, head: int | None) -> Any:
-    weights, queries, keys, _, x, y = scene
-    if layer is None:
-        return plots.attention_layers(weights, queries, keys, x=x, y=y)
-    name = list(weights)[layer]
-    heads = weights[name][0]  # (H, T_q, T_k)
-    if head is None:
-        return plots.attention_heads(heads, queries, keys, title=name, x=x, y=y)
-    return plots.attention_map(heads[head], queries, keys, title=f"{name}, head {head}", x=x, y=y)
-
-
-def _within(ids: np.ndarray, limit: int, unit: str) -> np.ndarray:
+def _ids(vocabulary: Vocabulary, text: str, model: Any, unit: str) -> np.ndarray:
+    ids, limit = encoded(vocabulary, text, "--text"), model.config.context_length
     if len(ids) > limit:
         raise InputError(f"--text is {len(ids)} {unit}s long; the model reads at most {limit}")
     return ids
-
-
-def _check_index(option: str, index: int | None, count: int) -> None:
-    if index is not None and not 0 <= index < count:
-        raise InputError(f"{option} must be from 0 to {count - 1}, got {index}")

@@ -18,7 +18,6 @@ from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.training.progress import per_second
 
-MAX_LINE = 2**20  # characters of a question
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
 
 
@@ -33,8 +32,6 @@ def add_parser(commands: Any) -> None:
 
 def run(a: argparse.Namespace) -> int:
     """Read a line and print the answer, until the input ends."""
-    if sys.stdin is None:
-        raise InputError("standard input is closed, so there are no questions to read")
     sampling(a)  # report wrong options before loading the model
     model, tokenizer = load_model(a.model, GPT, "talk")
     if not isinstance(tokenizer, Tokenizer):
@@ -46,9 +43,7 @@ def run(a: argparse.Namespace) -> int:
         with contextlib.suppress(ImportError):
             importlib.import_module("readline")  # arrow keys and the history of lines
         _aside(COMMANDS)
-    while (line := _line()) is not None:
-        if line == "/exit":
-            break
+    for line in _lines():
         if line == "/help":
             _aside(COMMANDS)
         elif line == "/reset":
@@ -61,23 +56,16 @@ def run(a: argparse.Namespace) -> int:
     return 0
 
 
-def _line() -> str | None:
-    """The user's next line; None at the end of the input."""
+def _lines() -> Iterator[str]:
+    """The user's lines until /exit, the end of the input, or Ctrl-C at the prompt."""
     person = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        line = input("> ") if person else sys.stdin.readline(MAX_LINE)
-        if len(line) == MAX_LINE:
-            raise InputError(f"a line of the input is longer than {MAX_LINE:,} characters; write a shorter question")
-        return line.strip() if line or person else None
+        while (line := input("> " if person else "").strip()) != "/exit":
+            yield line
     except (EOFError, KeyboardInterrupt):
-        if person:
-            print()
-        return None
-    except UnicodeError:  # for UTF-16 without a byte order mark it is not a UnicodeDecodeError
-        encoding = (sys.stdin.encoding or "utf-8").upper()
-        raise InputError(f"the input is not {encoding} text; convert it with iconv -t {encoding}") from None
-    except OSError as error:
-        raise InputError(f"cannot read the input: {error.strerror or error}") from None
+        print(end="\n" if person else "")
+    except UnicodeError:
+        raise InputError(f"the input is not {sys.stdin.encoding} text; convert it with iconv") from None
 
 
 def _answer(conversation: Conversation, question: str, num_tokens: int) -> None:

@@ -9,18 +9,21 @@ import numpy as np
 
 from numpy_attention.app.source import add_model, encoded, load_model, named_path
 from numpy_attention.errors import InputError
+from numpy_attention.files import reading
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite
 from numpy_attention.training.data import read_text
 from numpy_attention.training.parallel import Workers, default_workers
 from numpy_attention.training.progress import Progress
 
+LONGEST = 2**24  # bytes of the text; with short lines, their directions and tokens need a hundred times this memory
+
 
 def add_parser(commands: Any) -> None:
     """The arguments of `embed`."""
     parser = commands.add_parser("embed", help="find the lines of a text nearest in meaning", allow_abbrev=False)
     add_model(parser, "minilm", "or a folder of a BERT in Hugging Face's layout")
-    about = "a UTF-8 text; each line that is not empty is compared"
+    about = "a UTF-8 text of at most 16 MB; each line that is not empty is compared"
     parser.add_argument("file", type=named_path, metavar="FILE", help=about)
     parser.add_argument("--query", required=True, help="the text to compare the lines with")
     parser.add_argument("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")
@@ -35,15 +38,19 @@ def run(a: argparse.Namespace) -> int:
             raise InputError(f"{option} must be at least 1, got {value}")
     if not a.query.strip():
         raise InputError("--query must hold at least one word")
+    with reading(a.file):
+        size = a.file.stat().st_size
+    if size > LONGEST:
+        raise InputError(f"{a.file} has {size:,} bytes; embed reads at most {LONGEST:,}: split it into several files")
     lines = {n: line.strip() for n, line in enumerate(read_text(a.file).split("\n"), 1) if line.strip()}
     if not lines:
         raise InputError(f"{a.file} holds only empty lines")
     model, vocabulary = load_model(a.model, TextEncoder, "compare meanings")
     limit = model.config.context_length
     query = encoded(vocabulary, a.query, "--query")
-    ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
     if len(query) > limit:
         raise InputError(f"--query is {len(query)} tokens long; the model reads at most {limit}")
+    ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
     start = time.perf_counter()
     y = directions(model, [query, *(within(one, limit) for one in ids)], a.batch)  # (1 + N, d_model)
     cosines = y[1:] @ y[0]  # (N,)
@@ -53,8 +60,7 @@ def run(a: argparse.Namespace) -> int:
     shortened = f"; {cut} longer than {limit} tokens, cut to their beginning" if cut else ""
     counted = "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
     print(f"{counted} in {time.perf_counter() - start:.1f} s{shortened}", file=sys.stderr)
-    numbers = list(lines)
-    width = len(str(numbers[-1]))
+    numbers, width = list(lines), len(str(max(lines)))
     for i in np.argsort(-cosines, kind="stable")[: a.top]:
         print(f"{cosines[i]:6.3f}  {numbers[i]:>{width}}  {lines[numbers[i]]}")
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from numpy_attention.app import plots
-from numpy_attention.errors import MAX_SAID
+from numpy_attention.errors import one_line
 from numpy_attention.training.log import read_log
 from numpy_attention.training.task import Task
 from numpy_attention.training.tasks.induction import SYMBOLS, InductionTask
@@ -33,7 +33,6 @@ def draw(make: Callable[[], Any], path: Path) -> str:
     except ModuleNotFoundError:
         return f" (pip install matplotlib for {path.name})"
     except Exception as error:  # the errors of matplotlib depend on its version
-        why = getattr(error, "strerror", None) or " ".join(str(error).split())[:MAX_SAID] or type(error).__name__
-        print(f"numpy-attention: there is no picture, {path.name}: {why}", file=sys.stderr)
+        print(f"numpy-attention: there is no picture, {path.name}: {one_line(error)}", file=sys.stderr)
         return ""
     return f", {path.name}"

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError, short_repr
+from numpy_attention.app.tasks import make_task
+from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.fetch import located
@@ -16,10 +17,10 @@ from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import Vocabulary
+from numpy_attention.training.data import CharVocabulary, Vocabulary
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.restore import load_run, text_model
+from numpy_attention.training.tasks.dates import SOURCE_CHARACTERS
 
 FILES = "a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 
@@ -45,8 +46,7 @@ def given_or_shipped(model: str | None) -> str:
     """The model that the user named, or the small GPT that comes with the book, with a message on standard error."""
     if model is None:
         print(NO_MODEL_NAMED, file=sys.stderr)
-        return str(FOLDER)
-    return model
+    return str(FOLDER) if model is None else model
 
 
 def pretrained_path(model: str) -> Path | None:
@@ -57,9 +57,10 @@ def pretrained_path(model: str) -> Path | None:
     path = located(model)
     if path.suffix == ".safetensors" and path.is_file():
         raise InputError(f"{path} holds only the parameters; give the folder that contains it")
+    if path.is_file():
+        return None if path.suffix == ".npz" else path
     run = (path / checkpoint.NAME).exists() or (path / "log.jsonl").exists()
-    file = path.suffix == ".gguf" or (path.is_file() and path.suffix != ".npz")
-    return path if not run and (file or (path / "config.json").exists()) else None
+    return path if (path / "config.json").exists() and not run else None
 
 
 def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
@@ -68,30 +69,36 @@ def load_model(model: str, kind: type[Model], purpose: str) -> tuple[Any, Vocabu
     Raises: InputError for a model of another kind or a model that cannot be loaded.
     """
     keep_freed_memory()
-    path, directory = pretrained_path(model), Path(model)
-    found, vocabulary = trained(directory, *load_run(directory)) if path is None else load_pretrained(path)
+    found, vocabulary = load_any(model)
     if not isinstance(found, kind):
         raise InputError(f"{model} is a {type(found).__name__}; only a {kind.__name__} can {purpose}")
     return found, vocabulary
 
 
-def trained(
-    directory: Path, config: TrainConfig, arrays: dict[str, np.ndarray], meta: dict[str, Any]
-) -> tuple[Model, Vocabulary]:
-    """The GPT that `load_run` has read from a directory, and its vocabulary.
+def load_any(model: str) -> tuple[Any, Vocabulary]:
+    """A model that reads a text, and its vocabulary; a run must have the task text or dates, or fine-tune a model.
 
-    Raises: InputError for a model of another kind, or if the pretrained model of a fine-tuning has changed.
+    Raises: InputError for other tasks, or if the pretrained model of a fine-tuning has changed.
     """
+    found: Model
+    vocabulary: Vocabulary
+    if (path := pretrained_path(model)) is not None:
+        found, vocabulary = load_pretrained(path)
+        return found, vocabulary
+    config, arrays, meta = load_run(Path(model))
     if config.from_ is not None:
         start = Start(config)
         if meta["task"].get("from_sha256") != start.sha256:
-            raise InputError(f"{start.path} is not the model from which {directory} started")
-        model = start.model(None)
-        read_into(model.parameters(), arrays, "parameters.", "model")
-        return model, start.tokenizer
-    if config.task != "text":
-        raise InputError(f"{directory} holds a model of the task {config.task!r}; only a text model can be sampled")
-    return text_model(arrays, meta)
+            raise InputError(f"{start.path} is not the model from which {model} started")
+        found, vocabulary = start.model(None), start.tokenizer
+    elif config.task == "text":
+        return text_model(arrays, meta)
+    elif config.task == "dates":
+        found, vocabulary = make_task(config).model(None), CharVocabulary(SOURCE_CHARACTERS)
+    else:
+        raise InputError(f"{model} holds a model of the task {config.task!r}; only those of text and dates read a text")
+    read_into(found.parameters(), arrays, "parameters.", "model")
+    return found, vocabulary
 
 
 def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
@@ -104,5 +111,5 @@ def encoded(vocabulary: Vocabulary, text: str, origin: str) -> np.ndarray:
     except InputError as error:
         raise InputError(f"{origin}: {error}") from None
     if text and not len(ids):
-        raise InputError(f"{origin}: the tokenizer of the model finds no token in the text {short_repr(text)}")
+        raise InputError(f"{origin}: the tokenizer of the model finds no token in the text {text[:80]!r}")
     return ids

@@ -10,7 +10,6 @@ from numpy_attention.errors import InputError
 from numpy_attention.models.sampling import check_sampling
 from numpy_attention.training.data import Vocabulary
 
-MOST_TOKENS = 2**24  # their ids take 128 MB
 UNFINISHED = "\ufffd"  # the decoder's output for an incomplete character
 
 
@@ -29,16 +28,15 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
     Raises: InputError for impossible settings.
     """
-    if a.seed < 0:
-        raise InputError(f"--seed must be at least 0, got {a.seed}")
-    if not 0 <= a.tokens <= MOST_TOKENS:
-        raise InputError(f"--tokens must be from 0 to {MOST_TOKENS:,}, got {a.tokens}")
-    rng = np.random.default_rng(a.seed)
+    for option, value in (("--seed", a.seed), ("--tokens", a.tokens)):
+        if value < 0:
+            raise InputError(f"{option} must be at least 0, got {value}")
+    options = {"rng": np.random.default_rng(a.seed), "temperature": a.temperature, "top_k": a.top_k, "top_p": a.top_p}
     try:
-        check_sampling(rng, a.temperature, a.top_k, a.top_p)
+        check_sampling(**options)
     except ValueError as error:
         raise InputError(str(error)) from None
-    return {"rng": rng, "temperature": a.temperature, "top_k": a.top_k, "top_p": a.top_p}
+    return options
 
 
 def words(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:

@@ -6,18 +6,10 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.app.plots.style import COLOURS, DASHES, FONT, INK, MARKERS, dress, legend, new_figure
-from numpy_attention.errors import dtype_error, shape_error
+from numpy_attention.errors import shape_error
 
 Log = Sequence[Mapping[str, Any]]
-NAMES = {"loss": "training batch", "val_loss": "held out", "accuracy": "training batch", "val_accuracy": "held out"}
-
-
-def rows_with_steps(op: str, log: Log) -> list[Mapping[str, Any]]:
-    """The rows of a log that have a step."""
-    odd = [row for row in log if not isinstance(row, Mapping)] if isinstance(log, Sequence) else [log]
-    if odd:
-        raise dtype_error(op, "log", "a list of rows, each a dict with step and more", type(odd[0]).__name__)
-    return [row for row in log if "step" in row]
+PANELS = (("loss", "val_loss", "loss (nats)"), ("accuracy", "val_accuracy", "accuracy"))
 
 
 def training_curves(log: Log, levels: Mapping[str, float] | None = None, title: str = "Training") -> Any:
@@ -29,34 +21,26 @@ def training_curves(log: Log, levels: Mapping[str, float] | None = None, title: 
 
     Units: losses in nats, accuracies as a share from 0 to 1.
 
-    Raises: ValueError if no row holds a step and a loss or an accuracy; TypeError if log is not a list of dicts.
+    Raises: ValueError if no row holds a step and a loss or an accuracy.
     """
-    with_steps = rows_with_steps("training_curves", log)
-    panels = [
-        [name for name in names if any(row.get(name) is not None for row in with_steps)]
-        for names in (("loss", "val_loss"), ("accuracy", "val_accuracy"))
-    ]
-    panels = [names for names in panels if names]
+    found = {name: points(log, name) for panel in PANELS for name in panel[:2]}
+    panels = [panel for panel in PANELS if found[panel[0]] or found[panel[1]]]
     if not panels:
         expected = "rows with step and at least one of loss, val_loss, accuracy, val_accuracy"
         raise shape_error("training_curves", "log", expected, f"{len(log)} rows without")
     figure = new_figure(5.6 * len(panels), 3.8)
-    for axes, names in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
-        accuracy = names[0].endswith("accuracy")
-        for name in names:
-            rows = [row for row in with_steps if row.get(name) is not None]
-            steps, values = [row["step"] for row in rows], [float(row[name]) for row in rows]
-            i = 1 if name.startswith("val_") else 0
-            marker = MARKERS[i] if len(values) <= 60 and (i or len(values) == 1) else ""
-            look: dict[str, Any] = {"color": COLOURS[i], "linestyle": DASHES[i], "linewidth": 1.2 + 0.6 * i}
-            axes.plot(steps, values, **look, marker=marker, markersize=4, label=NAMES[name])
-        if not accuracy:
+    for axes, (training, held_out, label) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
+        for i, (name, text) in enumerate(((training, "training batch"), (held_out, "held out"))):
+            if found[name]:
+                many = len(found[name]) > (60 if i else 1)
+                look: dict[str, Any] = {"color": COLOURS[i], "linestyle": DASHES[i], "linewidth": 1.2 + 0.6 * i}
+                axes.plot(*zip(*found[name]), **look, marker="" if many else MARKERS[i], markersize=4, label=text)
+        if training == "loss":
             for name, level in (levels or {}).items():
                 _draw_level(axes, level, name, COLOURS[4], INK)
         else:
             axes.set_ylim(-0.02, 1.02)
-        what, unit = ("accuracy", "") if accuracy else ("loss", " (nats)")
-        dress(axes, f"{title}: {what}", "step", what + unit, grid=True)
+        dress(axes, f"{title}: {training}", "step", label, grid=True)
         legend(axes)
     return figure
 
@@ -70,32 +54,27 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
 
     Raises: ValueError if there are no gradients.
     """
-    several = {"": grads} if all(hasattr(g, "shape") for g in grads.values()) else grads
+    several = {"": grads} if all(hasattr(grad, "shape") for grad in grads.values()) else grads
     per_label = {label: _by_layer(one) for label, one in several.items()}
     layers = list(dict.fromkeys(layer for sizes in per_label.values() for layer in sizes))
     if not layers:
         raise shape_error("gradient_flow", "grads", "a dict of gradients by name", grads, "model.backward(cache)?")
     figure = new_figure(max(5.0, 1.8 + 0.55 * len(layers)), 4.0)
     axes = figure.subplots()
-    dead: list[tuple[int, int]] = []
-    for n, (label, sizes) in enumerate(per_label.items()):
-        look = {**_look(n), "markersize": 6, "linewidth": 1.6}
-        places = [layers.index(layer) for layer in sizes]
-        total = [_rms(parts) for parts in sizes.values()]
-        heights = [t or np.nan for t in total]
-        axes.plot(places, heights, **look, label=label or None)
-        for x, parts in zip(places, sizes.values()):
-            alone = [_rms([part]) for part in parts]
-            marks = [a or np.nan for a in alone] if len(alone) > 1 else []  # the line already shows a single parameter
-            shift = 0.12 + 0.12 * n
-            small = {"color": look["color"], "linestyle": "", "marker": "_", "markersize": 7, "alpha": 0.7}
-            axes.plot([x + shift] * len(marks), marks, **small)
-            dead += [(n, x)] if 0.0 in alone else []
     axes.set_yscale("log")
-    cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "linestyle": "", "clip_on": False}
-    for n, x in dead:
-        place = ([x + 0.12 + 0.12 * n], [0.02])
-        axes.plot(*place, **cross, color=_look(n)["color"], transform=axes.get_xaxis_transform())
+    lower_edge = axes.get_xaxis_transform()  # x in layers, y from 0 to 1 along the axis
+    for n, (label, of_layers) in enumerate(per_label.items()):
+        look = _look(n)
+        places = [layers.index(layer) for layer in of_layers]
+        total = [_rms(np.concatenate(arrays)) for arrays in of_layers.values()]
+        axes.plot(places, total, **{**look, "markersize": 6, "linewidth": 1.6}, label=label or None)
+        for x, arrays in zip(places, of_layers.values()):
+            beside, sizes = x + 0.12 + 0.12 * n, [_rms(array) for array in arrays]
+            if len(arrays) > 1:  # the line already shows a single parameter
+                axes.plot([beside] * len(sizes), sizes, "_", color=look["color"], markersize=7, alpha=0.7)
+            if not all(array.any() for array in arrays):
+                cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "clip_on": False}
+                axes.plot([beside], [0.02], **cross, linestyle="", color=look["color"], transform=lower_edge)
     dress(axes, title, "layer, from input to output", "root mean square of the gradient", grid=True)
     axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlim(-0.5, len(layers) - 0.2)
@@ -115,13 +94,10 @@ def step_error(
 
     Raises: ValueError if a method does not have one error for each step.
     """
-    steps = np.asarray(steps)
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
     for n, (label, values) in enumerate(errors.items()):
-        values = np.maximum(np.abs(values), 1e-17)
-        _require_one_each("step_error", f"errors[{label!r}]", values, steps)
-        axes.plot(steps, values, **_look(n), label=label)
+        axes.plot(steps, np.maximum(np.abs(values), 1e-17), **_look(n), label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     dress(axes, title, "step h", "relative error", grid=True)
@@ -141,17 +117,19 @@ def largest_curvature(
 
     Raises: ValueError if a learning rate does not have one curvature for each step.
     """
-    steps = np.asarray(steps)
     figure = new_figure(6.4, 4.2)
     axes = figure.subplots()
     for n, (rate, values) in enumerate(curvatures.items()):
-        _require_one_each("largest_curvature", f"curvatures[{rate}]", np.asarray(values), steps)
         axes.plot(steps, values, **_look(n), label=f"learning rate {rate:g}")
-        colour = _look(n)["color"]
-        _draw_level(axes, 2 / rate, f"2 / {rate:g}", colour, colour)
+        _draw_level(axes, 2 / rate, f"2 / {rate:g}", COLOURS[n % 5], COLOURS[n % 5])
     dress(axes, title, "step", "largest curvature", grid=True)
     legend(axes)
     return figure
+
+
+def points(log: Log, name: str) -> list[tuple[int, float]]:
+    """(step, value) of each row of the log that holds both."""
+    return [(row["step"], float(row[name])) for row in log if "step" in row and row.get(name) is not None]
 
 
 def _draw_level(axes: Any, level: float, name: str, colour: str, of_name: str) -> None:
@@ -162,27 +140,22 @@ def _draw_level(axes: Any, level: float, name: str, colour: str, of_name: str) -
     axes.annotate(name, (1, level), xytext=(4, 0), va="center", **right_end, **font)
 
 
-def _require_one_each(op: str, argument: str, values: np.ndarray, steps: np.ndarray) -> None:
-    if values.shape != steps.shape or steps.ndim != 1:
-        raise shape_error(op, argument, f"(n,) like steps {steps.shape}", values.shape)
-
-
 def _look(n: int) -> dict[str, Any]:
     """The look of line number n in a picture."""
     styles = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
     return {**styles, "markersize": 4, "linewidth": 1.4}
 
 
-def _by_layer(grads: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
-    """The gradients of each layer: `blocks.0.attention.w_q` belongs to `blocks.0`, `head.w` to `head`."""
+def _by_layer(grads: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
+    """The flat gradients of each layer: `blocks.0.attention.w_q` belongs to `blocks.0`, `head.w` to `head`."""
     layers: dict[str, list[np.ndarray]] = {}
     for name, grad in grads.items():
         parts = name.split(".")
         depth = 2 if len(parts) > 2 and parts[1].isdigit() else 1
-        layers.setdefault(".".join(parts[:depth]), []).append(np.asarray(grad, dtype=np.float64))
+        layers.setdefault(".".join(parts[:depth]), []).append(np.asarray(grad, dtype=np.float64).ravel())
     return layers
 
 
-def _rms(arrays: list[np.ndarray]) -> float:
-    count = sum(a.size for a in arrays)
-    return float(np.sqrt(sum(float(np.sum(a * a)) for a in arrays) / max(count, 1)))
+def _rms(flat: np.ndarray) -> float:
+    """The root mean square; NaN, which is not drawn, if it is zero."""
+    return float(np.sqrt(np.mean(flat * flat))) or float("nan")

@@ -2,23 +2,14 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.app.plots import style
-from numpy_attention.app.plots.cells import (
-    Tokens,
-    add_colour_bar,
-    draw_values,
-    figure_of_cells,
-    require_finite,
-    require_labels,
-)
-from numpy_attention.app.plots.curves import Log, rows_with_steps
-from numpy_attention.app.plots.matrices import matrix_map
-from numpy_attention.errors import dtype_error, shape_error, value_error
+from numpy_attention.app.plots.cells import Tokens, add_colour_bar, checked, draw_cells, figure_of_cells, labels_of
+from numpy_attention.app.plots.curves import Log, points
+from numpy_attention.errors import shape_error
 from numpy_attention.inside.heads import head_name
 
 CURVES = 6  # the number of steps whose losses are drawn
@@ -37,17 +28,14 @@ def loss_by_position(
 
     Units: losses in nats.
 
-    Raises: ValueError if no row holds a step and losses by position, or if rows hold different positions; TypeError if
-    log is not a list of dicts.
+    Raises: ValueError if no row holds a step and losses by position.
     """
-    op = "loss_by_position"
-    rows = [row for row in rows_with_steps(op, log) if "loss_at_0" in row]
+    rows = [row for row in log if "step" in row and "loss_at_0" in row]
     if not rows:
-        raise shape_error(op, "log", "rows with step and loss_at_0, loss_at_1, ...", f"{len(log)} rows without")
-    names = [f"loss_at_{t}" for t in range(sum(name.startswith("loss_at_") for name in rows[0]))]
-    if odd := [row["step"] for row in rows if any(row.get(name) is None for name in names)]:
-        raise shape_error(op, "log", f"rows with {names[0]} to {names[-1]}", f"another row at step {odd[0]}")
-    losses = np.array([[float(row[name]) for name in names] for row in rows])  # (rows, T)
+        expected = "rows with step and loss_at_0, loss_at_1, ..."
+        raise shape_error("loss_by_position", "log", expected, f"{len(log)} rows without")
+    T = sum(name.startswith("loss_at_") for name in rows[0])
+    losses = np.array([[float(row[f"loss_at_{t}"]) for t in range(T)] for row in rows])  # (rows, T)
     losses[~np.isfinite(losses)] = np.nan  # a run that diverges leaves a gap
     chosen = _evenly(losses.mean(axis=1))
     figure = style.new_figure(7.2, 4.0)
@@ -65,6 +53,16 @@ def loss_by_position(
     return figure
 
 
+def _evenly(means: np.ndarray) -> list[int]:
+    """A few rows, in order: the first, the last, and the rows nearest to evenly spaced levels between them."""
+    finite = np.flatnonzero(np.isfinite(means))
+    if not finite.size:
+        return sorted({0, len(means) - 1})
+    levels = np.linspace(means[finite[0]], means[finite[-1]], CURVES)[1:-1]
+    between = {int(finite[np.argmin(np.abs(means[finite] - level))]) for level in levels}
+    return sorted({int(finite[0]), int(finite[-1]), *between})
+
+
 def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -> Any:
     """Draw a score of every head: a row for each layer, a column for each head.
 
@@ -73,21 +71,15 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
 
     Shapes: scores {name of the layer: (H,)} -> Figure
 
-    Raises: ValueError if there are no scores, if layers have different numbers of heads, or if a score is not finite;
-    TypeError if scores is not a dict of arrays.
+    Raises: ValueError if layers have different numbers of heads, or if a score is not finite.
     """
-    op = "head_scores"
-    if not isinstance(scores, Mapping):
-        raise dtype_error(op, "scores", "a dict of arrays by the names of layers", type(scores).__name__)
-    found = [np.asarray(of_layer) for of_layer in scores.values()]
-    shapes = {of_layer.shape for of_layer in found}
-    if len(shapes) != 1 or len(min(shapes)) != 1 or 0 in min(shapes):
-        raise shape_error(op, "scores", "{layer: (H,)} with one H for all layers", sorted(shapes))
-    matrix = require_finite(op, "scores", np.stack(found))  # (layers, H)
-    labels = [style.drawable(name) for name in scores], [str(h) for h in range(matrix.shape[1])]
-    largest = max(1.0, float(np.abs(matrix).max()))
-    draw = partial(draw_values, values=matrix, largest=largest, few=16)
-    return figure_of_cells(matrix.shape, draw, labels, title, "head", "layer", "score", margins=(3.4, 1.5))
+    shapes = sorted({np.shape(of_layer) for of_layer in scores.values()})
+    if len(shapes) != 1:
+        raise shape_error("head_scores", "scores", "{layer: (H,)} with one H for all layers", shapes)
+    matrix = checked("head_scores", "scores", [*scores.values()], "(layers, H)")
+    heads, look = [str(h) for h in range(matrix.shape[1])], {"largest": max(1.0, float(np.abs(matrix).max()))}
+    look["numbers"] = max(matrix.shape) <= 16
+    return figure_of_cells(matrix, [*scores], heads, title, "head", "layer", "score", margins=(3.4, 1.5), **look)
 
 
 def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
@@ -99,37 +91,45 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
 
     Units: those of the scores.
 
-    Raises: ValueError if no row holds a step and a score; TypeError if log is not a list of dicts.
+    Raises: ValueError if no row holds a step and a score.
     """
-    op = "head_scores_over_training"
-    rows = rows_with_steps(op, log)
-    columns = {name: found for row in rows for name in row if (found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name))}
-    if not columns:
-        raise shape_error(op, "log", "rows with step and scores, kind.layer.head", f"{len(log)} rows without")
-    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for name, found in columns.items():
-        points = [(row["step"], float(row[name])) for row in rows if row.get(name) is not None]
-        curves.setdefault(found[1], {})[found[2]] = points
+    curves: dict[str, dict[str, list[tuple[int, float]]]] = {}  # {kind: {head: [(step, score), ...]}}
+    for name in dict.fromkeys(name for row in log if "step" in row for name in row):
+        if found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name):
+            curves.setdefault(found[1], {})[found[2]] = points(log, name)
+    if not curves:
+        expected = "rows with step and scores, kind.layer.head"
+        raise shape_error("head_scores_over_training", "log", expected, f"{len(log)} rows without")
     best = _best(curves)
     figure = style.new_figure(1.2 + 3.6 * len(curves), 4.0)
+    lines: dict[str, Any] = {}
     for axes, (kind, of_heads) in zip(np.atleast_1d(figure.subplots(1, len(curves))), curves.items()):
-        for head in sorted(of_heads, key=lambda head: head in best):
-            n = best.index(head) if head in best else None
-            look = {"color": style.FAINT, "linewidth": 1.0} if n is None else {
-                "color": style.COLOURS[n], "linestyle": style.DASHES[n], "linewidth": 1.8, "label": head_name(head)
-            }
-            axes.plot(*np.transpose(of_heads[head]), **look)
+        for head in sorted(of_heads, key=lambda head: head in best):  # the best heads above the others
+            steps, scores = zip(*of_heads[head])
+            if head not in best:
+                axes.plot(steps, scores, color=style.FAINT, linewidth=1.0)
+                continue
+            n = best.index(head)
+            look = {"color": style.COLOURS[n], "linestyle": style.DASHES[n], "linewidth": 1.8}
+            (lines[head],) = axes.plot(steps, scores, label=head_name(head), **look)
         low, high = axes.get_ylim()
         axes.set_ylim(min(low, -0.03), max(high, 1.03))  # every panel shows at least 0 to 1
         style.dress(axes, kind.replace("_", " "), "step", "score", grid=True)
-    handles = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels())}
-    figure.suptitle(style.drawable(style.fit(title, figure)), fontsize=11, color=style.INK, family=style.FONT)
-    in_order = sorted(handles, key=[head_name(head) for head in best].index)
+    figure.suptitle(style.fit(title, figure), fontsize=11, color=style.INK, family=style.FONT)
     figure.legend(
-        [handles[label] for label in in_order], [style.drawable(label) for label in in_order], ncols=len(in_order),
-        loc="outside lower center", frameon=False, prop={"family": style.FONT, "size": 9}, labelcolor=style.INK,
+        handles=[lines[head] for head in best], loc="outside lower center", ncols=len(best), frameon=False,
+        prop={"family": style.FONT, "size": 9}, labelcolor=style.INK,
     )
     return figure
+
+
+def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
+    """The head with the best final score of each kind, then the second of each kind, and so on: `NAMED` heads."""
+    ranked = [
+        sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
+        for of_heads in curves.values()
+    ]
+    return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
 
 
 def patching_map(
@@ -144,25 +144,18 @@ def patching_map(
 
     Units: those of the effects; `value` is the label of the colour bar.
 
-    Raises: TypeError if effects is not a dict of arrays; ValueError if they have different T or are not finite.
+    Raises: ValueError if effects have different T or are not finite, or if there is not one token for each position.
     """
-    if not isinstance(effects, Mapping) or not effects:
-        got = type(effects).__name__ if not isinstance(effects, Mapping) else "an empty one"
-        raise dtype_error("patching_map", "effects", "a dict of arrays by place", got)
-    rows: dict[str, np.ndarray] = {}
+    op, rows = "patching_map", dict[str, np.ndarray]()
     for place, of_place in effects.items():
-        of_place = np.asarray(of_place)
-        if of_place.ndim not in (1, 2) or 0 in of_place.shape:
-            raise shape_error("patching_map", f"effects[{place!r}]", "(T,) or (H, T)", of_place.shape)
-        if of_place.ndim == 1:
-            rows[place] = of_place
-        else:
-            rows |= {head_name(f"{place}.{h}"): of_head for h, of_head in enumerate(of_place)}
-    lengths = {len(row) for row in rows.values()}
-    if len(lengths) > 1:
-        raise shape_error("patching_map", "effects", "the same T at all places", sorted(lengths))
-    labels = style.as_labels(tokens) if tokens is not None else None
-    return matrix_map(np.stack([*rows.values()]), [*rows], labels, title, "position", "place", value)
+        heads = np.atleast_2d(of_place)  # (H, T)
+        names = [place] if np.ndim(of_place) == 1 else [head_name(f"{place}.{h}") for h in range(len(heads))]
+        rows |= dict(zip(names, heads))
+    if len(lengths := {row.shape for row in rows.values()}) != 1:
+        raise shape_error(op, "effects", "{place: (T,) or (H, T)} with one T for all places", sorted(lengths))
+    matrix = checked(op, "effects", [*rows.values()], "(places, T)")
+    labels = labels_of(op, "tokens", tokens, matrix.shape[1])
+    return figure_of_cells(matrix, [*rows], labels, title, "position", "place", value)
 
 
 def lens_table(
@@ -175,54 +168,23 @@ def lens_table(
 
     Shapes: words n lists of m words, probabilities (n, m) -> Figure
 
-    Raises: TypeError for words or probabilities of a wrong type; ValueError if the numbers of words and probabilities
-    differ, a probability is outside 0 to 1, or the number of labels differs from the number of rows or columns.
+    Raises: ValueError if the numbers of words, labels and probabilities differ, or a probability is not finite.
     """
-    p = np.asarray(probabilities)
-    if p.ndim != 2 or 0 in p.shape:
-        raise shape_error("lens_table", "probabilities", "(n, m)", p.shape)
-    p = require_finite("lens_table", "probabilities", p)
-    if (beyond := p[(p < 0.0) | (p > 1.0 + 1e-6)]).size:  # round-off may lift a probability above 1
-        raise value_error("lens_table", "probabilities", "from 0 to 1", beyond[0], "softmax(logits)[0] gives them")
-    lengths = [len(row) for row in words] if hasattr(words, "__len__") else None
-    if lengths != [p.shape[1]] * len(p):
-        raise shape_error("lens_table", "words", f"{len(p)} lists of {p.shape[1]}, as the probabilities", lengths)
-    require_labels("lens_table", "rows", rows, len(p))
-    require_labels("lens_table", "columns", columns, p.shape[1])
+    p = checked("lens_table", "probabilities", probabilities, "(n, m)")
+    if [len(row) for row in words] != [p.shape[1]] * len(p):
+        expected = f"{len(p)} lists of {p.shape[1]}, as the probabilities"
+        raise shape_error("lens_table", "words", expected, [len(row) for row in words])
+    texts = [style.as_labels(row) for row in words]
+    short = [[text if len(text) <= WIDEST else text[: WIDEST - 1] + "…" for text in row] for row in texts]
     figure = style.new_figure(2.2 + 1.15 * p.shape[1], 1.3 + 0.26 * len(p))
     axes = figure.subplots()
-    blues = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)
-    image = axes.imshow(p, cmap=blues, vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest")
-    for (i, j), probability in np.ndenumerate(p):
-        text = style.as_labels([words[i][j]])[0]
-        text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
-        colour = "white" if probability > 0.67 else style.INK
-        axes.text(j, i, text, color=colour, fontsize=8, family=style.FONT, ha="center", va="center", parse_math=False)
+    image = draw_cells(axes, p, largest=1.0, numbers=True, texts=short, fontsize=8, aspect="auto")
     style.dress(axes, style.fit(title, figure), x, y)
-    names = [style.drawable(row) for row in rows] if rows is not None else range(len(p))
-    axes.set_yticks(range(len(p)), names, fontsize=8)
+    names = labels_of("lens_table", "rows", rows, len(p), tokens=False)
+    ticks = labels_of("lens_table", "columns", columns, p.shape[1])
+    axes.set_yticks(range(len(p)), names or range(len(p)), fontsize=8)
     axes.xaxis.tick_top()
-    ticks = style.as_labels(columns) if columns is not None else [str(j) for j in range(p.shape[1])]
-    axes.set_xticks(range(p.shape[1]), ticks, fontsize=8, parse_math=False)
+    axes.set_xticks(range(p.shape[1]), ticks or range(p.shape[1]), fontsize=8, parse_math=False)
     axes.tick_params(length=0)
     add_colour_bar(figure, image, axes, "probability")
     return figure
-
-
-def _evenly(means: np.ndarray) -> list[int]:
-    """A few rows, in order: the first, the last, and the rows nearest to evenly spaced levels between them."""
-    finite = np.flatnonzero(np.isfinite(means))
-    if not finite.size:
-        return sorted({0, len(means) - 1})
-    levels = np.linspace(means[finite[0]], means[finite[-1]], CURVES)
-    between = {int(finite[np.argmin(np.abs(means[finite] - level))]) for level in levels[1:-1]}
-    return sorted({int(finite[0]), int(finite[-1]), *between})
-
-
-def _best(curves: Mapping[str, Mapping[str, list[tuple[int, float]]]]) -> list[str]:
-    """The head with the best final score of each kind, then the second of each kind, and so on: `NAMED` heads."""
-    ranked = [
-        sorted(of_heads, key=lambda head: np.nan_to_num(-of_heads[head][-1][1], nan=np.inf))
-        for of_heads in curves.values()
-    ]
-    return list(dict.fromkeys(head for place in zip(*ranked) for head in place))[:NAMED]
