@@ -22,8 +22,6 @@ def training_curves(log: Log, levels: Levels = None, title: str = "Training") ->
     levels to compare the loss with, such as {"guessing": math.log(2)}.
 
     Units: losses in nats, accuracies as a share from 0 to 1.
-
-    Raises: ValueError if no row holds a step and a loss or an accuracy.
     """
     found = {kind: [_curve(log, kind), _curve(log, f"val_{kind}")] for kind in ("loss", "accuracy")}
     panels = {kind: dict(zip(("training batch", "held out"), curves)) for kind, curves in found.items() if any(curves)}
@@ -40,8 +38,6 @@ def loss_by_position(log: Log, levels: Levels = None, title: str = "The loss alo
     `log` is a list of rows with `step` and `loss_at_0`, `loss_at_1`, ...; other rows are skipped.
 
     Units: losses in nats.
-
-    Raises: ValueError if no row holds a step and losses by position.
     """
     rows = [row for row in log if "step" in row and "loss_at_0" in row]
     _require("loss_by_position", rows, "loss_at_0, loss_at_1, ...")
@@ -58,8 +54,6 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
     `log` is a list of rows with `step` and any of `kind.layer.head`, such as `previous_token.blocks.0.attention.3`.
 
     Units: those of the scores.
-
-    Raises: ValueError if no row holds a step and a score.
     """
     panels: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(name for row in log for name in row):
@@ -78,25 +72,20 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
 
     `grads` is the result of a `backward`, or {label: grads} to compare several. The line is the root mean square over
     all gradients of a layer; each small mark is one parameter. A gradient of exactly zero is drawn at 1e-17.
-
-    Raises: AttributeError if grads is not a dict.
     """
     several = {"": grads} if all(hasattr(grad, "shape") for grad in grads.values()) else grads
-    layers: dict[str, dict[str, list[np.ndarray]]] = {}  # {layer: {label: gradients}}
+    layers = list(dict.fromkeys(_layer(name) for one in several.values() for name in one))
+    curves = {}
     for label, one in several.items():
-        for name, grad in one.items():
-            layer = re.sub(r"(\.\d+)?\..*", r"\1", name)  # blocks.0.attention.w_q -> blocks.0, head.w -> head
-            layers.setdefault(layer, {}).setdefault(label, []).append(np.ravel(grad))
-    places = range(len(layers))
-    curves = {label: (places, [_size(found.get(label, [])) for found in layers.values()]) for label in several}
+        by_layer = [[grad for name, grad in one.items() if _layer(name) == layer] for layer in layers]
+        curves[label] = range(len(layers)), [_size(*grads_of_layer) for grads_of_layer in by_layer]
     figure = _figure({title: curves}, "layer, from input to output", "root mean square of the gradient")
     axes = figure.axes[0]
+    for n, one in enumerate(several.values()):
+        places = [layers.index(_layer(name)) for name in one]
+        axes.plot(places, [_size(grad) for grad in one.values()], "_", color=COLOURS[n % 5])
     axes.set_yscale("log")
-    axes.set_xticks(places, layers, rotation=45, ha="right", rotation_mode="anchor")
-    for n, label in enumerate(several):
-        for x, found in enumerate(layers.values()):
-            for array in found.get(label, []):
-                axes.plot(x + 0.12 * (n + 1), _size([array]), "_", color=COLOURS[n % 5])
+    axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
     return figure
 
 
@@ -109,8 +98,6 @@ def step_error(
     and grows like 1/h. An error of exactly zero is drawn at 1e-17.
 
     Shapes: steps (n,), errors {name of the method: (n,)} -> Figure
-
-    Raises: ValueError if a method does not have one error for each step.
     """
     curves = {name: (steps, np.maximum(np.abs(values), SMALLEST)) for name, values in errors.items()}
     figure = _figure({title: curves}, "step h", "relative error")
@@ -127,8 +114,6 @@ def largest_curvature(
     further from the minimum than it began.
 
     Shapes: steps (n,), curvatures {learning rate: (n,)} -> Figure
-
-    Raises: ValueError if a learning rate does not have one curvature for each step.
     """
     curves = {f"learning rate {rate:g}": (steps, values) for rate, values in curvatures.items()}
     levels = {f"2 / {rate:g}": 2 / rate for rate in curvatures}
@@ -162,6 +147,12 @@ def _require(op: str, found: object, names: str) -> None:
         raise shape_error(op, "log", f"rows with step and {names}", "none")
 
 
-def _size(gradients: list[np.ndarray]) -> float:
+def _layer(name: str) -> str:
+    """The layer of a parameter: `blocks.0` for `blocks.0.attention.w_q`, `head` for `head.w`."""
+    return re.sub(r"(\.\d+)?\..*", r"\1", name)
+
+
+def _size(*gradients: np.ndarray) -> float:
     """The root mean square of all elements together; NaN, which is not drawn, if there are none."""
-    return max(float(np.sqrt(np.mean(np.concatenate(gradients) ** 2))), SMALLEST) if gradients else np.nan
+    flat = np.concatenate([np.zeros(0), *map(np.ravel, gradients)])
+    return max(float(np.sqrt(np.mean(flat**2))), SMALLEST) if flat.size else np.nan

@@ -25,8 +25,6 @@ def attention_map(
     """Draw one head: a row for each query, a column for each key. Hidden pairs of the mask are hatched (thin lines).
 
     Shapes: weights (T_q, T_k), queries T_q tokens, keys T_k tokens, mask of bool, broadcastable to weights -> Figure
-
-    Raises: ValueError for another shape or a wrong number of tokens; TypeError if the mask is not boolean.
     """
     return _figure("attention_map", {title: weights}, queries, keys or queries, x, y, "weight", mask=mask)
 
@@ -38,8 +36,6 @@ def attention_heads(
     """Draw every head of a layer in one grid with one colour scale.
 
     Shapes: weights (H, T_q, T_k), queries T_q tokens, keys T_k tokens -> Figure
-
-    Raises: ValueError for another shape or a wrong number of tokens.
     """
     heads, across = {f"head {h}": head for h, head in enumerate(weights)}, 4 if np.shape(weights)[-1] <= FEW else 2
     return _figure("attention_heads", heads, queries, keys or queries, x, y, "weight", across, title)
@@ -54,8 +50,6 @@ def attention_layers(
     All layers must have the same queries and keys: draw encoder, decoder and cross-attention in three figures.
 
     Shapes: weights {name: (B, H, T_q, T_k)}, queries T_q tokens, keys T_k tokens -> Figure
-
-    Raises: ValueError for other shapes or a wrong number of tokens.
     """
     heads = {f"{name}, head {h}": head for name, layer in weights.items() for h, head in enumerate(layer[0])}
     across = len(heads) // len(weights)
@@ -66,8 +60,6 @@ def mask_map(mask: np.ndarray, queries: Labels = None, keys: Labels = None, titl
     """Draw a mask: a cell is filled if the query may look at the key, and hatched if it may not.
 
     Shapes: mask (T_q, T_k) of bool, queries T_q tokens, keys T_k tokens -> Figure
-
-    Raises: ValueError for another shape or a wrong number of tokens; TypeError if the mask is not boolean.
     """
     x = "key\n(filled: may look; hatched: hidden)"
     return _figure("mask_map", {title: mask}, queries, keys or queries, x, "query", "", largest=1.7, mask=mask)
@@ -80,8 +72,6 @@ def matrix_map(
     """Draw any matrix; `value` is the label of the colour bar, for example "nats".
 
     Shapes: matrix (n, m), rows n labels, columns m labels -> Figure
-
-    Raises: ValueError for another shape, numbers that are not finite, or a wrong number of labels.
     """
     return _figure("matrix_map", {title: matrix}, rows, columns, x, y, value)
 
@@ -90,8 +80,6 @@ def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any
     """Draw a table of positions: one column for each position, one row for each dimension.
 
     Shapes: table (T, d_model) -> Figure
-
-    Raises: ValueError for another shape, or numbers that are not finite.
     """
     return _figure("positions_map", {title: np.transpose(table)}, None, None, "position", "dimension", "value")
 
@@ -100,8 +88,6 @@ def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -
     """Draw a score of every head: a row for each layer, a column for each head; a score of 1 has the strongest colour.
 
     Shapes: scores {name of the layer: (H,)} -> Figure
-
-    Raises: ValueError if layers have different numbers of heads, or if a score is not finite.
     """
     matrix = np.stack([*scores.values()])
     return _figure("head_scores", {title: matrix}, [*scores], None, "head", "layer", "score", largest=1.0)
@@ -114,8 +100,6 @@ def patching_map(
     """Draw the result of `inside.patching_effects`: a row for each place or head, a column for each position.
 
     Shapes: effects {place: (T,) or (H, T)}, tokens T -> Figure
-
-    Raises: ValueError if effects have different T or are not finite, or if there is not one token for each position.
     """
     rows: dict[str, np.ndarray] = {}
     for place, effect in effects.items():
@@ -131,8 +115,6 @@ def lens_table(
     """Draw a table of words: a row for each stream, a column for each position or rank. The colour is the probability.
 
     Shapes: words n lists of m words, probabilities (n, m), rows n labels, columns m labels -> Figure
-
-    Raises: ValueError if the numbers of words, labels and probabilities differ, or a probability is not finite.
     """
     if np.shape(words) != np.shape(probabilities):
         raise shape_error("lens_table", "words", f"{np.shape(probabilities)}, as the probabilities", np.shape(words))
@@ -148,13 +130,11 @@ def _figure(
 
     `value` is the label of the colour bar, if there is one. A number as large as `largest` has the strongest colour.
     """
-    for matrix in maps.values():
-        if np.ndim(matrix) != 2:
-            fix = "pick one with [0], add an axis with [None]"
-            raise shape_error(op, "each map", "a matrix", np.shape(matrix), fix)
-        if found := non_finite(np.asarray(matrix)):
-            raise value_error(op, "each map", "finite", found)
     matrices = np.stack([*maps.values()]).astype(np.float64)
+    if matrices.ndim != 3:
+        raise shape_error(op, "each map", "a matrix", matrices.shape[1:], "pick one with [0], add an axis with [None]")
+    if found := non_finite(matrices):
+        raise value_error(op, "each number", "finite", found)
     count, n, m = matrices.shape
     visible = np.broadcast_to(True if mask is None else mask, (n, m))
     require_bools(op, "mask", visible, "of bool, True = may look", "see mask_from_blocked")
