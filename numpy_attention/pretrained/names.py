@@ -114,7 +114,7 @@ def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tup
 
 
 def fill(model: Model, found: Mapping[str, tuple[str, Stored]], layout: Layout) -> list[str]:
-    """Write the tensors into their parameters; return a list of those that cannot be read, or hold NaN or infinities."""
+    """Write the tensors into their parameters; return a list of those with an unknown format, NaN or infinities."""
     wrong = []
     for name, p in model.parameters().items():
         theirs, stored = found[name]
