@@ -6,7 +6,7 @@ import string
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers
 
@@ -53,6 +53,7 @@ def test_the_gguf_file_and_the_folder_give_the_same_tokenizer(tmp_path):
         np.testing.assert_array_equal(of_file.encode(text), of_folder.encode(text))
 
 
+@settings(max_examples=40)
 @given(TEXTS)
 def test_decode_inverts_encode(tiny_one, text):
     ids = tiny_one.encode(text)
@@ -235,6 +236,7 @@ def merges():
     return found
 
 
+@settings(max_examples=40)
 @given(st.text(st.sampled_from("tihnesra ,.üé12_\n") | st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
     """For any text, cut into chunks by the rule of this book."""
@@ -243,6 +245,7 @@ def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
     assert BytePairVocabulary(merges).encode(text).tolist() == ids
 
 
+@settings(max_examples=40)
 @given(st.text(string.ascii_letters + string.digits + string.punctuation + " \n\t" + "üéß€", max_size=200))
 def test_the_package_with_the_rule_of_this_book_gives_the_same_ids(merges, text):
     """Limited to characters that both kinds of regular expressions treat alike."""
