@@ -72,7 +72,8 @@ def _read_safetensors(path: Path) -> Arrays:
     safetensors = package("safetensors", "safetensors files")
     with reading(path), refused(f"{path} is damaged or not a safetensors file"):
         file = safetensors.safe_open(path, framework="numpy")
-        return {name: _stored(path, file, name) for name in file.keys()}  # noqa: SIM118, it cannot be iterated
+        names: list[str] = file.keys()
+        return {name: _stored(path, file, name) for name in names}
 
 
 def _stored(path: Path, file: Any, name: str) -> Stored:

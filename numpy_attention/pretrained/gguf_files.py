@@ -32,6 +32,8 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
 
+LIST = 9  # the kind of a setting that is a list
+
 
 class Stored(NamedTuple):
     """A tensor in a file: its shape and number format according to the header, and a function that reads it."""
@@ -51,32 +53,34 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """
     gguf = package("gguf", "GGUF files")
     with reading(path), refused(f"{path} is damaged or not a GGUF file"), np.errstate(over="raise"):
-        reader = _reader(gguf, path)
+        reader = type("Reader", (_Checked, gguf.GGUFReader), {})(path)
         fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
         settings = {name: field.contents() for name, field in fields.items()}
         return settings, {tensor.name: _stored(gguf, tensor) for tensor in reader.tensors}
 
 
-def _reader(gguf: Any, path: str | PathLike[str]) -> Any:
-    """The reader of the package. It believes every size in a file; here each size is compared with the file first."""
+class _Checked:
+    """A part for the reader of the package, which believes every size in a file: here a size is compared with the file
+    before anything is read."""
 
-    class Reader(gguf.GGUFReader):  # type: ignore[misc]
-        def _get(self, at: int, dtype: Any, count: int = 1, override_order: str | None = None) -> np.ndarray:
-            dtype = np.dtype(dtype).newbyteorder("<")
-            end = int(at) + int(count) * dtype.itemsize
-            if end > len(self.data):
-                raise ValueError(f"it claims at least {end:,} bytes and has {len(self.data):,}")
-            return np.asarray(self.data)[int(at) : end].view(dtype)
+    data: np.ndarray
+    gguf_scalar_to_np: dict[int, type[np.generic]]
 
-        def _get_field_parts(self, at: int, raw_type: int) -> Any:
-            if raw_type == gguf.GGUFValueType.ARRAY:
-                kind, count = self._get(at, np.uint32), self._get(at + 4, np.uint64)
-                if (dtype := self.gguf_scalar_to_np.get(kind[0])) is not None:  # a list of numbers, read at once
-                    numbers = self._get(at + 12, dtype, count[0])
-                    return 12 + numbers.nbytes, [kind, count, numbers], [2], [raw_type, kind[0]]
-            return super()._get_field_parts(at, raw_type)
+    def _get(self, at: int, dtype: Any, count: int = 1, override_order: str | None = None) -> np.ndarray:
+        dtype = np.dtype(dtype).newbyteorder("<")
+        end = int(at) + int(count) * dtype.itemsize
+        if end > len(self.data):
+            raise InputError(f"it claims at least {end:,} bytes and has {len(self.data):,}")
+        return np.asarray(self.data)[int(at) : end].view(dtype)
 
-    return Reader(path)
+    def _get_field_parts(self, at: int, raw_type: int) -> Any:
+        if raw_type == LIST:
+            kind, count = self._get(at, np.uint32), self._get(at + 4, np.uint64)
+            if (dtype := self.gguf_scalar_to_np.get(kind[0])) is not None:  # a list of numbers, read at once
+                numbers = self._get(at + 12, dtype, count[0])
+                return 12 + numbers.nbytes, [kind, count, numbers], [2], [raw_type, kind[0]]
+        reader: Any = super()
+        return reader._get_field_parts(at, raw_type)
 
 
 def _stored(gguf: Any, tensor: Any) -> Stored:
