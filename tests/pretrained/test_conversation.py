@@ -133,14 +133,3 @@ def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callabl
     with pytest.raises(InputError, match=rf"{CONTEXT} tokens and \d+ new ones are too many for a context of {CONTEXT}"):
         next(one.answer("the user", 3))
     assert one.ids == before, "the conversation is unchanged"
-
-
-def test_refuses_a_text_that_leaves_no_token_for_the_answer(
-    begin: Callable[..., Conversation],
-) -> None:
-    one = begin()
-    empty = one.tokens_left - len(one.chat.turn("user", "")) - len(one.chat.opened("assistant"))
-    with pytest.raises(InputError, match="which must also hold an answer"):
-        next(one.answer("?" * empty, 3))
-    assert len(list(one.answer("?" * (empty - 1), 3))) == 1
-    assert one.tokens_left == 0

@@ -222,13 +222,6 @@ def test_rope_scaling_becomes_rotary_scaling(rope, place, expected):
     assert (config.rotary_scaling, config.rotary_base, s.wrong) == ({"type": kind, **expected}, 500.0, [])
 
 
-def test_rope_scaling_replaces_rope_parameters_if_a_folder_has_both():
-    linear = {"rope_type": "linear", "factor": 2.0}
-    both = {"rope_scaling": linear, "rope_parameters": {"rope_type": "default", "rope_theta": 7e6}}
-    config, s = configured("llama", tiny.LLAMA | both)
-    assert (config.rotary_scaling["factor"], config.rotary_base, s.wrong) == (2.0, 500.0, [])
-
-
 def test_the_tensor_of_a_gguf_file_gives_the_scaling_of_llama_3():
     values = LLAMA_GGUF | {"llama.rope.freq_base": 5e5, "llama.attention.key_length": 8}
     del values["llama.rope.dimension_count"]
