@@ -79,8 +79,7 @@ def located(name: str) -> Path:
     if name not in SOURCES:
         known = ", ".join(SOURCES)
         raise InputError(f"there is no file, folder or model called {name or repr(name)}; known models are {known}")
-    path = cache_folder() / SOURCES[name].model
-    if not path.exists():
+    if not (path := cache_folder() / SOURCES[name].model).exists():
         raise InputError(f"{name} is not here yet; get it with: python -m numpy_attention fetch {name}")
     return path
 

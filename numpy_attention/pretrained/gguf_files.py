@@ -60,8 +60,8 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 
 
 class _Checked:
-    """A part for the reader of the package, which believes every size in a file: here a size is compared with the file
-    before anything is read."""
+    """A base class for the reader of the package, which does not check the sizes in a file. Here every size is compared
+    with the size of the file before anything is read."""
 
     data: np.ndarray
     gguf_scalar_to_np: dict[int, type[np.generic]]

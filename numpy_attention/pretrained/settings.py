@@ -162,7 +162,7 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
 
     Raises: InputError with all errors in the settings, if they give no valid configuration.
     """
-    if s.prefix:  # a GGUF file holds the tokens, and a tensor of its own for a head that is not tied
+    if s.prefix:  # a GGUF file lacks these two settings; it has the tokens, and a tensor for the head if it is not tied
         tokens = s.values.get("tokenizer.ggml.tokens")
         of_file = {"vocab_size": len(tokens) if isinstance(tokens, list) else None}
         of_file["tie_word_embeddings"] = "output.weight" not in arrays
@@ -171,8 +171,8 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
         s.values = {**kind.missing, **s.values}
     fields: Fields = {}
     for ours, (in_gguf, in_folder, *default) in kind.fields.items():
-        whole = int if ours not in NOT_WHOLE else float
-        fields[ours] = s.number(in_gguf if s.prefix else in_folder, default[0] if default else ..., whole)
+        number = float if ours in NOT_WHOLE else int
+        fields[ours] = s.number(in_gguf if s.prefix else in_folder, default[0] if default else ..., number)
     for name, allowed in kind.only.items():
         value = s.only(name, *allowed)
         if name in CHOSEN:
@@ -199,7 +199,7 @@ def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
         for name in ("rope.dimension_count", "attention.value_length"):
             s.only(name, width)
         found = {"rotary_scaling": _gguf_scaling(s, arrays, width, fields["rotary_base"])}
-        scalar = d_model // num_heads if gemma and num_layers == 62 else width  # Gemma 3 27B: the file does not say it
+        scalar = d_model // num_heads if gemma and num_layers == 62 else width  # Gemma 3 27B: a rule of llama.cpp
     else:
         found = _rotary(s, fields, gemma)
         scalar = s.number("query_pre_attn_scalar", kind=float) if gemma else width
@@ -272,7 +272,7 @@ def _gguf_scaling(s: Settings, arrays: Arrays, width: int, base: float) -> Field
     if "rope_freqs.weight" not in arrays:
         return linear
     shape, _, read = arrays["rope_freqs.weight"]
-    found = read() if shape == (width / 2,) else np.zeros(1)
+    found = read() if shape == (width / 2,) and width else np.zeros(1)
     llama3 = {"type": "llama3", "factor": float(found.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     llama3[TOKENS] = 8192
     if linear is None and 1 <= found.max() < np.inf:
