@@ -272,7 +272,7 @@ def _gguf_scaling(s: Settings, arrays: Arrays, width: int, base: float) -> Field
     if "rope_freqs.weight" not in arrays:
         return linear
     shape, _, read = arrays["rope_freqs.weight"]
-    found = read() if shape == (width / 2,) and width else np.zeros(1)
+    found = read() if width > 1 and shape == (width // 2,) else np.zeros(1)
     llama3 = {"type": "llama3", "factor": float(found.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     llama3[TOKENS] = 8192
     if linear is None and 1 <= found.max() < np.inf:
