@@ -9,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import to_host
-from tests.backend.devices import StrictBackend
+from tests.backend.strict_array import StrictBackend
 from tests.layers.gradients import assert_gradients, randomized
 
 LATENT = Path(__file__).parents[1] / "reference" / "latent.npz"
