@@ -61,6 +61,7 @@ def test_all_results_of_all_cases_agree(operator: str) -> None:
                 runner.Runner.assert_similar_outputs([expected], [ours], rtol, case.atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_gradients_of_all_cases_agree_with_complex_steps(operator: str) -> None:
     for case, call in calls(operator, np.float64):
