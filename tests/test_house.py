@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -56,15 +57,24 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
 
 
+def statements(body: list[ast.stmt], at_top: bool = True) -> Iterator[tuple[ast.stmt, bool]]:
+    """Every statement of a file, and whether it runs at the import of the file."""
+    for node in body:
+        yield node, at_top
+        later = isinstance(node, ast.FunctionDef) or (
+            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+        for part in ("body", "orelse", "finalbody"):
+            yield from statements(getattr(node, part, []), at_top and not later)
+        for handler in getattr(node, "handlers", []):
+            yield from statements(handler.body, at_top)
+
+
 @cache
 def imported_modules(path: Path) -> list[tuple[str, bool]]:
     """Every module that a file imports, by absolute name, and whether it is imported at the top of the file."""
     found = []
-    tree = tree_of(path)
-    later = {id(node) for outer in ast.walk(tree) if runs_later(outer) for node in ast.walk(outer)}
     package = list(path.relative_to(ROOT).parent.parts)
-    for node in ast.walk(tree):
-        at_top = id(node) not in later
+    for node, at_top in statements(tree_of(path).body):
         if isinstance(node, ast.Import):
             found += [(alias.name, at_top) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -72,12 +82,6 @@ def imported_modules(path: Path) -> list[tuple[str, bool]]:
             module = ".".join([*base, *([node.module] if node.module else [])])
             found += [(resolve(module, alias.name), at_top) for alias in node.names]
     return found
-
-
-def runs_later(node: ast.AST) -> bool:
-    if isinstance(node, ast.If):
-        return ast.unparse(node.test) == "TYPE_CHECKING"
-    return isinstance(node, (ast.FunctionDef, ast.Lambda))
 
 
 def resolve(module: str, name: str) -> str:
