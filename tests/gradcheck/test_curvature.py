@@ -201,22 +201,6 @@ def test_a_backward_with_a_wrong_derivative_is_found(wrong: Any, where: str) -> 
 X = np.linspace(0.4, 1.7, 6).reshape(2, 3)
 
 
-def test_gradgrad_names_a_function_without_complex_arrays(rng: np.random.Generator) -> None:
-    x = rng.standard_normal(3)
-    with pytest.raises(NoComplexStep, match="hvp f: it rejects complex arrays: ufunc 'floor'"):
-        gradcheck_vjp(f_of_floor, lambda dy, x: dy * np.floor(x), (x,), gradgrad=True)
-    with pytest.raises(NoComplexStep, match="its arrays are complex already"):
-        gradcheck_vjp(lambda z: z * z, lambda dy, z: 2 * dy * np.conj(z), (x + 1j,), gradgrad=True)
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "c":
-            raise ValueError("only floats")
-        return dy * np.cos(x)
-
-    with pytest.raises(NoComplexStep, match="gradcheck sin: gradgrad needs a backward of complex arrays: only floats"):
-        gradcheck_vjp(np.sin, vjp, (x,), gradgrad=True)
-
-
 def f_of_floor(x: np.ndarray) -> np.ndarray:
     return (x * np.floor(x)).sum()
 

@@ -46,10 +46,6 @@ class TestKinds:
             assert (x > 0).all()
             np.testing.assert_allclose(x.sum(-1), 1, rtol=1e-6)
 
-    def test_sorted_and_unit(self, rng: np.random.Generator, dtype: type, special: bool) -> None:
-        assert all((np.diff(x, axis=-1) >= 0).all() for x in drawn("sorted", rng, dtype, special))
-        for x in drawn("unit", rng, dtype, special):
-            np.testing.assert_allclose((x * x).sum(-1), 1, rtol=1e-5)
 
     def test_distinct_values_differ_from_each_other_and_from_zero(
         self, rng: np.random.Generator, dtype: type, special: bool
@@ -119,19 +115,6 @@ def test_ids_are_below_their_limit_and_repeat(rng: np.random.Generator) -> None:
     assert -100 in found
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_floats_have_the_requested_dtype(dtype: type) -> None:
-    arrays = draw_inputs("x: 3, s: positive 50, y:", {}, 1, dtype)
-    assert {array.dtype for array in arrays.values()} == {np.dtype(dtype)}
-    assert (arrays["s"] > 0).all()
-    assert arrays["y"].shape == ()
-
-
-def test_one_seed_draws_equal_arrays() -> None:
-    first, second = (draw_inputs("x: 3 4, ids: int<5> 3", {}, 7) for _ in range(2))
-    assert all(np.array_equal(first[name], second[name]) for name in first)
-
-
 @pytest.mark.parametrize(("text", "quoted"), [
     ("", "no arguments"), ("x B T", "x B T"), ("x: B, x: T", "x appears twice"), ("x: B-1", "'B-1'"),
     ("x: 2+B-1", "'2+B-1'"), ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"),
@@ -182,13 +165,6 @@ def test_sizes_differ_and_arrays_stay_small() -> None:
         assert drawn["q"].shape[1] == drawn.sizes["G"] * drawn["k"].shape[1]
         assert draw_example(CROSS_ATTENTION, seed, at_least={"T_q": 9})["q"].shape[2] >= 9
     assert all(sum(x.size for x in draw_example("x: A B C, y: C D", seed).values()) <= FEW for seed in range(40))
-
-
-def test_an_optional_argument_is_sometimes_absent_and_a_quarter_has_no_special_values() -> None:
-    drawn = [draw_example("x: B d, b?: d", seed) for seed in range(40)]
-    assert 5 < sum(example["b"] is None for example in drawn) < 25
-    assert sum(example.special for example in drawn) == 30
-    assert not any(draw_example("x: d", seed, special=False).special for seed in range(4))
 
 
 def test_an_example_prints_its_sizes_and_seed() -> None:
