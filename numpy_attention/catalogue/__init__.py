@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from numpy_attention.catalogue.mistake import MISTAKES, Mistake, mistakes_of
     from numpy_attention.catalogue.gallery import GALLERY, catch, print_gallery
+    from numpy_attention.catalogue.mistake import MISTAKES, Mistake, mistakes_of
     from numpy_attention.catalogue.table import CATALOGUE
 
 __all__ = ["CATALOGUE", "GALLERY", "MISTAKES", "Mistake", "catch", "mistakes_of", "print_gallery"]

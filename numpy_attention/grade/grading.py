@@ -28,7 +28,7 @@ from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
 FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
-MAX_ERROR = 1e-7  # of a gradient, relative to the largest element of our own gradient
+MAX_ERROR = 1e-9  # of a gradient, relative to the largest element of our own gradient
 MOST = 100  # numbers in an example, so that a student can read it (a new name here changes what Hypothesis draws)
 MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
 STATES = ("right", "to do", "wrong", "broken", "too slow")

@@ -61,7 +61,10 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
     require_hypothesis()
     named = {name: _with_file(made) for name, made in _named(found, answers).items()}
     module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), io.StringIO()
-    with hypothesis_elsewhere(), redirect_stdout(Printed(printed)), warnings.catch_warnings(), np.errstate(all="ignore"):
+    with (
+        hypothesis_elsewhere(), redirect_stdout(Printed(printed)), warnings.catch_warnings(),
+        np.errstate(all="ignore")
+    ):
         warnings.simplefilter("ignore")
         result = grade_module(found, module)
     result.lines += printed_lines(printed.getvalue(), "Your code")

@@ -1,4 +1,4 @@
-"""Files of students are graded in this process, on a few examples; `tests/grade/test_run.py` starts the other process."""
+"""Files of students are graded in this process, on a few examples; `other_process` starts the other process."""
 
 import sys
 from functools import partial
