@@ -32,8 +32,8 @@ def agrees_with_the_complex_step_to_twelve_digits(entry: Entry, sample: int | No
     """A sample of the elements of all gradients, or every element, with sizes that all differ; no notes."""
     report = check(entry.case().problem(), sample=sample, structure=sample is None)
     assert report.error <= 1e-12  # without elements on a corner
-    assert report.notes == []
     if sample is None:
+        assert report.notes == []
         on_a_corner = entry.name in CORNERS
         assert (report.kinks > 0) == on_a_corner
         left = f"dx, with {report.kinks} elements on a corner" if on_a_corner else ""
