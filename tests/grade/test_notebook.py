@@ -163,7 +163,7 @@ def test_package_is_callable_and_works_without_processes_and_threads(tmp_path: P
     """As in a browser."""
     code = """
 import sys
-for name in ("fcntl", "resource", "_posixsubprocess", "_multiprocessing"):
+for name in ("fcntl", "resource", "_multiprocessing"):
     sys.modules[name] = None
 import os, _thread, numpy_attention as na
 if hasattr(os, "fork"):

@@ -41,7 +41,7 @@ def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("other_process")
 @pytest.mark.parametrize(("before", "words"), [
     ("import os\nos._exit(0)\n", "softmax.py ended the Python process before the grader had a result\n"),
-    ("import ctypes\nctypes.string_at(0)\n", "the grader had a result: "),
+    ("import ctypes\nctypes.string_at(0)\n", "softmax.py ended the Python process before the grader had a result\n"),
     ("import time\ntime.sleep(2)\n", "All 4 properties hold"),
 ], ids=["exit", "crash", "slow import"])
 def test_end_of_the_process_is_reported(tmp_path: Path, before: str, words: str) -> None:
