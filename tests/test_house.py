@@ -168,7 +168,7 @@ def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name.split('.')[0] in {sorted(EXTRAS)!r}: raise ImportError(name + ' is not a dependency')\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import numpy_attention, numpy_attention.app.main, numpy_attention.catalogue.show\n"
+        "import numpy_attention, numpy_attention.app.main, numpy_attention.catalogue.gallery\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
