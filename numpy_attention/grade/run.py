@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -25,6 +24,7 @@ from numpy_attention.grade import child
 from numpy_attention.grade.answer import MAX_TEXT, printed_lines
 from numpy_attention.grade.grading import Grade
 from numpy_attention.grade.page import page_of
+from numpy_attention.pretrained.fetch import cache_folder
 
 TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 MAX_SECONDS = 86_400.0
@@ -240,14 +240,12 @@ def require_hypothesis() -> None:
 
 @contextlib.contextmanager
 def hypothesis_elsewhere() -> Iterator[None]:
-    """Let Hypothesis write to a temporary folder, not to the student's folder, unless the user has set another."""
+    """Let Hypothesis write to the cache folder, not to the student's folder, unless the user has set another folder."""
     name = "HYPOTHESIS_STORAGE_DIRECTORY"
-    if os.environ.get(name):
+    before = os.environ.get(name)
+    os.environ[name] = before or str(cache_folder() / "hypothesis")
+    try:
         yield
-        return
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
+    finally:
+        if before is None:
             del os.environ[name]
