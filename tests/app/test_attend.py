@@ -166,7 +166,7 @@ def test_refuses_texts_that_a_model_cannot_read(dates_directory: Path, tmp_path:
     assert "42 characters long; the model reads at most 36" in message(dates_directory, "on the " * 6)
     assert "18 tokens long; the model reads at most 15" in message(tiny.write(tmp_path, "bert"), "rain " * 16)
     assert "513 tokens long; a picture of more than 512" in message(tiny.write(tmp_path, "gpt2 gguf"), "?" * 513)
-    assert "weights must be finite, got nan" in message(tiny.write_overflowing(tmp_path, tiny.GPT2), "rain")
+    assert "each number must be finite, got nan" in message(tiny.write_overflowing(tmp_path, tiny.GPT2), "rain")
     trained("--task", "sum", "--out", tmp_path / "run", *SIZES)
     capsys.readouterr()
     assert "a model of the task 'sum'; only those of text and dates read a text" in message(tmp_path / "run", "1 + 1")

@@ -20,8 +20,6 @@ def training_curves(log: Log, levels: Levels = None, title: str = "Training") ->
 
     `log` is a list of rows with `step` and any of `loss`, `val_loss`, `accuracy`, `val_accuracy`. `levels` draws named
     levels to compare the loss with, such as {"guessing": math.log(2)}.
-
-    Units: losses in nats, accuracies as a share from 0 to 1.
     """
     found = {kind: [_curve(log, kind), _curve(log, f"val_{kind}")] for kind in ("loss", "accuracy")}
     panels = {kind: dict(zip(("training batch", "held out"), curves)) for kind, curves in found.items() if any(curves)}
@@ -36,8 +34,6 @@ def loss_by_position(log: Log, levels: Levels = None, title: str = "The loss alo
     """Draw the loss at each position, for five rows of the log, evenly spaced from the first to the last.
 
     `log` is a list of rows with `step` and `loss_at_0`, `loss_at_1`, ...; other rows are skipped.
-
-    Units: losses in nats.
     """
     rows = [row for row in log if "step" in row and "loss_at_0" in row]
     _require("loss_by_position", rows, "loss_at_0, loss_at_1, ...")
@@ -52,8 +48,6 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
     """Draw the scores of heads against the step: a panel for each kind of score, with the five best heads at the end.
 
     `log` is a list of rows with `step` and any of `kind.layer.head`, such as `previous_token.blocks.0.attention.3`.
-
-    Units: those of the scores.
     """
     panels: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(name for row in log for name in row):
