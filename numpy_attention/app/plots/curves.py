@@ -50,7 +50,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
     `log` is a list of rows with `step` and any of `kind.layer.head`, such as `previous_token.blocks.0.attention.3`.
     """
     panels: dict[str, dict[str, Any]] = {}
-    for name in dict.fromkeys(name for row in log for name in row):
+    for name in dict.fromkeys(name for row in log if "step" in row for name in row):
         if found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name):
             panels.setdefault(found[1].replace("_", " "), {})[head_name(found[2])] = _curve(log, name)
     _require("head_scores_over_training", panels, "scores, kind.layer.head")
@@ -138,7 +138,7 @@ def _curve(log: Log, name: str) -> Any:
 
 def _require(op: str, found: object, names: str) -> None:
     if not found:
-        raise shape_error(op, "log", f"rows with step and {names}", "none")
+        raise shape_error(op, "log", f"rows with step and {names}", "none of them")
 
 
 def _layer(name: str) -> str:

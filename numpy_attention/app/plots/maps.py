@@ -37,7 +37,7 @@ def attention_heads(
 
     Shapes: weights (H, T_q, T_k), queries T_q tokens, keys T_k tokens -> Figure
     """
-    heads, across = {f"head {h}": head for h, head in enumerate(weights)}, 4 if np.shape(weights)[-1] <= FEW else 2
+    heads, across = {f"head {h}": head for h, head in enumerate(weights)}, int(np.ceil(np.sqrt(len(weights))))
     return _figure("attention_heads", heads, queries, keys or queries, x, y, "weight", across, title)
 
 
@@ -138,7 +138,7 @@ def _figure(
     count, n, m = matrices.shape
     visible = np.broadcast_to(True if mask is None else mask, (n, m))
     require_bools(op, "mask", visible, "of bool, True = may look", "see mask_from_blocked")
-    side = min(0.55, 9.0 / max(n, m)) if count == 1 else min(0.4, 3.6 / max(n, m))  # of a cell, in inches
+    side = min(0.55, 6.0 / max(n, m)) if count == 1 else min(0.4, 3.6 / max(n, m))  # of a cell, in inches
     height, width = (0.26, 1.2) if words else (side, side)
     across, down = min(across, count), -(-count // across)
     figure = new_figure(1.5 + across * (0.9 + m * width), 0.5 + down * (0.9 + n * height))
@@ -160,7 +160,7 @@ def _figure(
 
 def _label(op: str, axis: Any, name: str, labels: Labels, count: int, room: float) -> None:
     """Write tokens to the left of their rows or below their columns; a `$` is a token, not the start of a formula."""
-    axis.get_major_locator().set_params(integer=True)
+    axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if labels is not None and len(labels) != count:
         raise shape_error(op, f"labels of {name}s", f"one for each {name}, {count}", len(labels))
     if labels is not None and room > NARROW:
