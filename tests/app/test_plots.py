@@ -63,7 +63,7 @@ def test_every_picture_has_title_and_labels(rng: np.random.Generator) -> None:
     assert set(pictures) == set(plots.__all__) - {"save"}
     for name, figure in pictures.items():
         for text in ("title", "xlabel", "ylabel"):
-            assert any(axes.properties()[text] for axes in figure.axes), f"{name}: no {text}"
+            assert any(getattr(axes, f"get_{text}")() for axes in figure.axes), f"{name}: no {text}"
 
 
 @pytest.mark.slow

@@ -6,29 +6,10 @@ negative numbers are orange; a stronger colour is a larger number. Lines differ 
 shape, a wrong number of labels, and numbers in a map that are not finite raise ValueError.
 """
 
-from numpy_attention.app.plots.curves import (
-    gradient_flow,
-    head_scores_over_training,
-    largest_curvature,
-    loss_by_position,
-    step_error,
-    training_curves,
-)
-from numpy_attention.app.plots.maps import (
-    attention_heads,
-    attention_layers,
-    attention_map,
-    head_scores,
-    lens_table,
-    mask_map,
-    matrix_map,
-    patching_map,
-    positions_map,
-)
+from numpy_attention.app.plots import curves, maps
+from numpy_attention.app.plots.curves import *
+from numpy_attention.app.plots.maps import *
 from numpy_attention.app.plots.style import save
 
-__all__ = [
-    "attention_heads", "attention_layers", "attention_map", "gradient_flow", "head_scores",
-    "head_scores_over_training", "largest_curvature", "lens_table", "loss_by_position", "mask_map", "matrix_map",
-    "patching_map", "positions_map", "save", "step_error", "training_curves",
-]
+__all__ = ["save"]
+__all__ += curves.__all__ + maps.__all__

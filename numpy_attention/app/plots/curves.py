@@ -10,6 +10,9 @@ from numpy_attention.app.plots.style import COLOURS, DASHES, MARKERS, dress, leg
 from numpy_attention.errors import shape_error
 from numpy_attention.inside.heads import head_name
 
+__all__ = ["gradient_flow", "head_scores_over_training", "largest_curvature"]
+__all__ += ["loss_by_position", "step_error", "training_curves"]
+
 Log = Sequence[Mapping[str, Any]]  # rows like the lines of log.jsonl
 Levels = Mapping[str, float] | None
 SMALLEST = 1e-17  # a logarithmic scale has no zero: smaller numbers are drawn here

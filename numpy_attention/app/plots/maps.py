@@ -11,6 +11,9 @@ from numpy_attention.errors import require_bools, shape_error, value_error
 from numpy_attention.inside.heads import head_name
 from numpy_attention.pieces import non_finite
 
+__all__ = ["attention_heads", "attention_layers", "attention_map", "head_scores", "lens_table", "mask_map"]
+__all__ += ["matrix_map", "patching_map", "positions_map"]
+
 FEW = 10  # up to this many rows and columns, each cell shows its number
 NARROW = 0.11  # inches; labels do not fit narrower cells, and positions replace the labels
 VISIBLE_WHITESPACE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"})
