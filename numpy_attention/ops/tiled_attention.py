@@ -49,7 +49,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
+from numpy_attention.errors import require_cotangent, require_float, require_size, shape_error, value_error
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
@@ -260,8 +260,6 @@ def _check_tiled(
 ) -> None:
     op = "tiled_attention"
     check_attention_arguments(op, q, k, v, mask, None, scale, softcap, sink)
-    if q.dtype == np.float16:
-        raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
     if block_size is not None:
         require_size(op, "block_size", block_size)
     if band.window is not None:
