@@ -77,7 +77,8 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def _by_cody(x: np.ndarray) -> np.ndarray:
     """Three formulas, of which each element takes one."""
-    size = np.where(x < 0.0, -x, x)  # |x|, written so that the complex step can differentiate it
+    sign = 1.0 - 2.0 * (x < 0.0).astype(x.dtype)  # 1 or -1
+    size = sign * x  # |x|, written so that the complex step can differentiate it
 
     near = np.minimum(size, 0.46875)
     square = near * near
@@ -92,7 +93,7 @@ def _by_cody(x: np.ndarray) -> np.ndarray:
     erfc_far = np.exp(-far * far) / far * (1.0 / math.sqrt(math.pi) - correction)
 
     erf_size = np.where(size <= 0.46875, erf_near, 1.0 - np.where(size <= 4.0, erfc_middle, erfc_far))
-    return np.where(x < 0.0, -erf_size, erf_size)
+    return sign * erf_size
 
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
