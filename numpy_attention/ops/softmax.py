@@ -107,7 +107,8 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache
     shifted = x - np.maximum(max_in_rows(x, axis), float(np.finfo(x.dtype).min))  # as in `softmax`
     p = np.exp(shifted)
     total = np.maximum(sum_in_rows(p, axis), 1.0)
-    return shifted - np.log(total), SoftmaxCache(p / total, axis)
+    y = shifted - np.log(total)
+    return y, SoftmaxCache(p / total, axis)
 
 
 def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
