@@ -168,7 +168,6 @@ EXERCISES = (
         Try("tiled_attention", ONE_HEAD, "tiles of 2", {"block_size": 2}),
         Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
     ), memory=no_square_array, leave_out=(
-        "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long",
-        "keys_ahead_forgotten",
+        "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long", "keys_ahead_forgotten",
     )),
 )
