@@ -75,7 +75,7 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
             odd = dtype.kind == "f"
             expected = "an array of float32 or float64" if odd else "an array of floats"
             fix = f"convert it: {name}.astype(np.float{64 if odd and dtype.itemsize > 4 else 32})"
-            raise dtype_error(op, name, expected, dtype.str if odd else dtype, fix)
+            raise dtype_error(op, name, expected, dtype, fix)
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:

@@ -69,7 +69,7 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     >>> y.round(4)
     array([[-1.,  1.]])
     """
-    _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
+    eps = _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
     d = x.shape[-1]
 
     x_hat = x - sum_in_rows(x) / d  # x - mean, multiplied by r below
@@ -121,7 +121,7 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
     """
-    _check_norm("rms_norm", x, eps, gamma=gamma)
+    eps = _check_norm("rms_norm", x, eps, gamma=gamma)
 
     mean_square = dot_in_rows(x, x) / x.shape[-1]  # (..., 1)
     mean_square[np.isinf(mean_square)] = np.nan  # as in layer_norm
@@ -150,7 +150,8 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     return dx, dgamma
 
 
-def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> None:
+def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> float:
+    """Check the arguments, and return eps as a Python float: np.float64 would turn float32 arrays into float64."""
     require_float(op, optional="", x=x, **parameters)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
@@ -158,4 +159,4 @@ def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) ->
         if parameter.shape != x.shape[-1:]:
             fix = "the norm is over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")
+    return require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")
