@@ -154,7 +154,7 @@ class Settings:
 
     def error(self) -> InputError:
         """One error line for all problems, with space for six or more of them; the caller raises it."""
-        return InputError(f"{self.where} cannot be loaded: {several(self.wrong)}")
+        return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 8)}")
 
 
 def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
