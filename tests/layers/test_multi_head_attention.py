@@ -5,7 +5,6 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.layers.multi_head_attention import SharedPositions
-from numpy_attention.ops.tiles import Band
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
 
