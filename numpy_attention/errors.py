@@ -17,7 +17,7 @@ import numpy as np
 from numpy_attention.backend import COMPLEX, on_host
 
 MAX_SAID = 300  # characters of a list in a message
-FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.float64)))  # in the byte order of this machine
+FLOATS = frozenset(map(np.dtype, (np.float32, np.float64)))  # in the byte order of this machine
 
 
 class InputError(ValueError):
@@ -73,9 +73,9 @@ def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
         dtype = array.dtype
         if dtype not in FLOATS and not (dtype.kind == "c" and COMPLEX.get()):
             odd = dtype.kind == "f"
-            expected = "an array of float16, float32 or float64" if odd else "an array of floats"
+            expected = "an array of float32 or float64" if odd else "an array of floats"
             fix = f"convert it: {name}.astype(np.float{64 if odd and dtype.itemsize > 4 else 32})"
-            raise dtype_error(op, name, expected, dtype.str if odd else dtype, fix)
+            raise dtype_error(op, name, expected, dtype, fix)
         if first is None:
             first = (name, dtype)
         elif dtype != first[1]:

@@ -74,16 +74,14 @@ def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
             share(fail, range(2))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_attention_is_identical_for_any_number_of_threads(
-    rng: np.random.Generator, dropout: float, monkeypatch: pytest.MonkeyPatch
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("numpy_attention.ops.tiles.FEW_SCORES", 0)
     q, k, v, dy = rng.standard_normal((4, 1, 5, 300, 8)).astype(np.float32)
 
     def run() -> list[np.ndarray]:
-        again = np.random.default_rng(3)
-        y, cache = na.tiled_attention(q, k, v, causal=True, dropout=dropout, rng=again, block_size=64)
+        y, cache = na.tiled_attention(q, k, v, causal=True, block_size=64)
         return [y, *na.tiled_attention_backward(dy, cache)]
 
     alone = run()

@@ -38,7 +38,6 @@ from numpy_attention.inside.run import RunCache, backward_with, forward_with, re
 from numpy_attention.layers.layer import Layer, Parameters, prefixed
 from numpy_attention.models.model import Model
 from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.ops.sums import wide
 
 MAX_BATCH_ELEMENTS = 2**25  # in a batch of patched runs: results, attention weights and activations
 
@@ -69,7 +68,7 @@ def patching_effects(
         for masks in _single_masks(x.shape[1:-1], pair.at_once):
             texts = np.repeat(ids, len(masks), axis=0)
             change = forward_with(model, {name: replacing(masks, pair.other[name])}, texts)[0] - pair.y
-            found.append((wide(change) * pair.dy).reshape(len(texts), -1).sum(1))
+            found.append((change * pair.dy).reshape(len(texts), -1).sum(1))
         effects[name] = np.concatenate(found).reshape(x.shape[1:-1]).astype(x.dtype)
     return effects
 
@@ -100,7 +99,7 @@ def attributed_effects(
     effects: Activations = {}
     for name, x in pair.at.items():
         step = pair.other[name] - x
-        effects[name] = (wide(d_at[name]) * step).sum(-1)[0].astype(x.dtype)
+        effects[name] = (d_at[name] * step).sum(-1)[0]
         if order == 2:
             effects[name] = effects[name] + _curvature(model, name, ids, step, pair).astype(x.dtype)
     return effects

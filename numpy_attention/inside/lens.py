@@ -96,7 +96,7 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
     read = np.broadcast_to(norm.gamma * direction, stream.shape)  # (B, T, d_model)
     if isinstance(norm, LayerNorm):  # an RMS norm does not subtract the mean
         read = read - read.mean(-1, keepdims=True)  # (p - mean(p)) . read = p . (read - mean(read))
-    read = (read * of_norm.r).astype(stream.dtype, copy=False)
+    read = read * of_norm.r
 
     def share(part: np.ndarray) -> np.ndarray:
         return np.einsum("btd,btd->bt", part, read)

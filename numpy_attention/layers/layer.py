@@ -130,11 +130,11 @@ def normal(
 
     It is drawn in float64, then rounded: with one seed, a float32 and a float64 model start with the same weights.
 
-    Raises: TypeError for a seed in place of a generator, or a dtype other than float16, float32 and float64.
+    Raises: TypeError for a seed in place of a generator, or a dtype other than float32 and float64.
     """
     require_generator("normal", "rng", rng)
     if np.dtype(dtype) not in FLOATS:
-        raise dtype_error("normal", "dtype", "np.float16, np.float32 or np.float64", np.dtype(dtype))
+        raise dtype_error("normal", "dtype", "np.float32 or np.float64", np.dtype(dtype))
     if rng is None:
         return np.zeros(shape, dtype)
     return (rng.standard_normal(shape) * scale).astype(dtype)

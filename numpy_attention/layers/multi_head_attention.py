@@ -31,8 +31,8 @@ In cross-attention, the first term is dx. The sum of the other two is dcontext, 
 context comes from another network, the encoder (Chapter 20), so dcontext goes to the encoder.
 
 If the caller passes a `Band`, the band defines which keys each query sees, and attention works in tiles (Chapter 12).
-Then a mask is needed only to hide padding. Without a `Band`, the layer uses the attention of Chapter 6 and stores all
-weights in memory.
+Then a mask is needed only to hide padding, and the weights have no dropout. Without a `Band`, the layer uses the
+attention of Chapter 6 and stores all weights in memory.
 
 Models since 2023 add a few small steps. Each is an option of the layer:
 
@@ -249,11 +249,16 @@ class MultiHeadAttention(Layer):
             if past is not None:
                 k, v = past.append(k, v)  # T_k now includes the earlier positions
         attention: AttentionCache | TiledAttentionCache
-        options: Any = {"scale": self.scale, "softcap": self.softcap, "sink": self.sink, "dropout": self.dropout}
+        options: Any = {"scale": self.scale, "softcap": self.softcap, "sink": self.sink}
         if band is None:
-            o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, rng=rng, **options)
+            o, attention = scaled_dot_product_attention(
+                q, k, v, mask, scores_bias, dropout=self.dropout, rng=rng, **options
+            )
+        elif rng is not None and self.dropout:
+            fix = "tiles have no dropout; pass a mask in place of the band"
+            raise value_error("MultiHeadAttention", "dropout", "0 in training with a band", self.dropout, fix)
         else:
-            o, attention = tiled_attention(q, k, v, mask, **band._asdict(), rng=rng, **options)
+            o, attention = tiled_attention(q, k, v, mask, **band._asdict(), **options)
         gate = None
         if self.w_gate is not None:
             g, linear_gate = project(x, self.w_gate)  # (B, T_q, H) or (B, T_q, H d_v)

@@ -49,11 +49,10 @@ class ModelConfig:
     def in_tiles(self, x: np.ndarray, T: int) -> bool:
         """Whether T queries attend in tiles (Chapter 12) instead of with all weights at once (Chapter 6).
 
-        x is the input of the stack: the result also depends on its dtype and its device.
+        x is the input of the stack: a GPU is faster with few large calls.
         """
         if self.attention == "auto":
-            # float16 has too few digits for running sums, and a GPU is faster with few large calls
-            return T >= TILES_FROM and x.dtype != np.float16 and on_host(x)
+            return T >= TILES_FROM and not self.dropout and on_host(x)
         return self.attention == "tiled" and T > 1  # one query has one row of weights, no T x T array
 
     def check(self, **choices: Collection[str | None]) -> None:
@@ -70,6 +69,8 @@ class ModelConfig:
         if getattr(self, "d_k", None) is None and self.d_model % self.num_heads:
             raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
         self.require("dropout", at_least=0, below=1)
+        if self.dropout and self.attention == "tiled":
+            raise self.wrong("dropout", '0 with attention="tiled"', f'{self.dropout}; "auto" and "dense" have dropout')
 
     def _convert(self, name: str, kinds: tuple[type, ...]) -> None:
         value, op = getattr(self, name), type(self).__name__

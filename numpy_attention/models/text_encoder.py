@@ -35,7 +35,7 @@ from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream,
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
-from numpy_attention.ops.sums import dot_in_rows, wide
+from numpy_attention.ops.sums import dot_in_rows
 from numpy_attention.ops.tiles import Band
 
 
@@ -131,7 +131,7 @@ class TextEncoder(Model):
         x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
         pool_weights = mean_weights(x, visible)  # (B, T)
         u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
-        n = np.sqrt(dot_in_rows(wide(u), wide(u))).astype(u.dtype)  # (B, 1)
+        n = np.sqrt(dot_in_rows(u, u))  # (B, 1)
         n += n == 0.0  # a text without real tokens keeps y = 0
         y = u / n
         return y, TextEncoderCache(token, type_cache, position, norm, stack, pool_weights, n, y)
@@ -140,7 +140,7 @@ class TextEncoder(Model):
         """Yield the gradient of every parameter with its name, given the gradient of the directions."""
         require_cotangent("TextEncoder", "dlogits", dlogits, cache.y.shape, cache.y.dtype)
         # y = u / n
-        along = dot_in_rows(wide(cache.y), wide(dlogits)).astype(dlogits.dtype)  # (B, 1)
+        along = dot_in_rows(cache.y, dlogits)  # (B, 1)
         du = (dlogits - cache.y * along) / cache.n  # (B, d_model)
         # u = pool_weights @ x
         dx = cache.pool_weights[:, :, None] * du[:, None, :]  # (B, T, d_model)

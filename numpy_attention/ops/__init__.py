@@ -5,13 +5,12 @@
 
 A function stores nothing: everything the backward needs is in the cache. So an op may be applied twice, and two threads
 may run it at the same time. A backward changes neither dy nor the cache, and a second call gives the same gradients.
-Results have the dtype of the input; float16 is summed in float32.
+The arrays are float32 or float64, and results have the dtype of the input.
 
 Who owns the arrays? The caller owns results and gradients and may change them in place. Three exceptions save a copy:
 split_heads and concat_heads may return a view of their input; if dropout is off, it returns x itself, and its backward
 dy itself; the results of softmax, softmax_with_sink and tiled_attention are also part of their caches. A cache holds
-the arguments themselves, not copies: do not change an argument of an op before its backward is done. softmax and its
-backward can write the result into a given array, `out=`.
+the arguments themselves, not copies: do not change an argument of an op before its backward is done.
 """
 
 from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward

@@ -31,7 +31,6 @@ import numpy as np
 
 from numpy_attention.errors import require_choice, require_cotangent, require_float, require_number
 from numpy_attention.ops.erf import erf
-from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
 
 
@@ -98,7 +97,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
 
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        P, dP = normal(wide(x_piece).clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
+        P, dP = normal(x_piece.clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
         np.multiply(x_piece, P, out=y_piece)
         np.multiply(x_piece, dP, out=slope_piece)  # f'(x) = P + x P'
         slope_piece += P
@@ -135,7 +134,7 @@ def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
         with np.errstate(over="ignore"):  # exp(1000) overflows to inf; 1 / inf = 0 is correct
-            s = np.exp(-alpha * wide(x_piece))
+            s = np.exp(-alpha * x_piece)
         s += 1.0
         np.divide(1.0, s, out=s)
         np.multiply(x_piece, s, out=y_piece)

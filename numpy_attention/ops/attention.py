@@ -95,7 +95,7 @@ def scaled_dot_product_attention(
     mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k). sink is (H_q,).
     The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
 
-    Units: scores and bias in nats. In float16 a score above 65504 overflows, and its row becomes NaN: use float32.
+    Units: scores and bias in nats.
 
     Raises: ValueError when shapes do not fit; TypeError for a mask that is not bool, or dtypes that differ.
 
@@ -121,7 +121,7 @@ def scaled_dot_product_attention(
     if mask is not None:
         np.copyto(scores, -np.inf, where=~mask)
     if sink is None:
-        weights, _ = softmax(scores, out=scores)  # the scores are not needed again
+        weights, _ = softmax(scores)
     else:
         weights, (_, sink_weight) = softmax_with_sink(scores, sink)
     dropped, dropout_cache = drop(weights, dropout, rng)
@@ -152,7 +152,7 @@ def scaled_dot_product_attention_backward(dy: np.ndarray, cache: AttentionCache)
 
     # weights = softmax(scores), where the sink, if there is one, is one more column of scores
     dsink = None if sink_weight is None else sink_gradient(dweights, weights, sink_weight)
-    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1), out=dweights)  # in place
+    dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1))
 
     # scores = softcap(scale * q @ k^T) + bias
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)

@@ -4,31 +4,22 @@ The exact GELU needs the integral of the normal distribution, and NumPy has no e
 
     erf(x) = 2 / sqrt(pi) * integral from 0 to x of exp(-t^2) dt
 
-No finite formula exists. But erf looks much like tanh: both are odd and rise from -1 to 1. So take the number u with
-tanh(u) = erf(x). This u is an odd function of x: about 2 x / sqrt(pi) near 0, and about x^2 / 2 for large x > 0. So
-u / x is a function of x^2. This function changes slowly, so a quotient of two polynomials approximates it well:
-
-    erf(x) = tanh(x P(x^2) / Q(x^2))
-
-For large x, an error du in u changes erf only a little: tanh(u) changes by (1 - tanh^2 u) du. So four coefficients for
-each polynomial are enough for float32. (The power series of P / Q begins with 1.1284 + 0.1028 x^2. Keep only these two
-terms and replace x by x / sqrt(2). Then the argument of tanh is sqrt(2 / pi) (x + 0.0455 x^3). The tanh form of GELU
-has 0.044715 instead of 0.0455.) We computed the coefficients with 60 digits, by a least-squares fit for x from 0 to 4.
-In such a fit each x has a weight; we changed these weights until all peaks of the relative error of erf were equally
-high. The peaks are 4e-9 in exact arithmetic. In float32 they are 4e-7, mostly because of the round-off of tanh.
-
-float64 needs more. A gradient check tests the slope even where it is only 1e-24, and there the tanh form is not
-accurate. Cody's approximation splits x >= 0 into three parts and uses a quotient of two polynomials on each part,
-fitted so that the largest relative error is below 1e-16:
+No finite formula exists. Cody's approximation splits x >= 0 into three parts. R_1, R_2 and R_3 are quotients of two
+polynomials, fitted so that the largest relative error is below 1e-16:
 
     x <= 0.46875        erf(x) = x R_1(x^2)
     0.46875 < x <= 4    erf(x) = 1 - exp(-x^2) R_2(x)
     x > 4               erf(x) = 1 - exp(-x^2) / x (1 / sqrt(pi) - R_3(1 / x^2) / x^2)
 
 and erf(-x) = -erf(x). The code computes all three formulas for every element, with x clipped to the range of each
-formula, and then selects the right one. This costs less than sorting the elements into three groups.
+formula, and then selects the right one. This costs less than sorting the elements into three groups. In float32 the
+same coefficients are accurate to the last digits of float32.
 
 The derivative is the integrand: erf'(x) = 2 / sqrt(pi) exp(-x^2). gelu uses it; erf itself needs no backward here.
+
+Why GELU can use tanh instead (Chapter 10): erf looks much like tanh, since both are odd and rise from -1 to 1. So take
+the number u with tanh(u) = erf(x / sqrt(2)). Its power series begins with sqrt(2 / pi) (x + 0.0455 x^3). The tanh form
+of GELU keeps these two terms, but has 0.044715 instead of 0.0455.
 """
 
 import math
@@ -36,13 +27,9 @@ import math
 import numpy as np
 
 from numpy_attention.errors import require_float
-from numpy_attention.ops.sums import wide
 from numpy_attention.pieces import in_pieces
 
-# Coefficients, highest power first. For float32 (the last coefficient of P is 2 / sqrt(pi)):
-_P = (2.178291235e-3, 4.264664156e-2, 2.798069349e-1, 1.128379171)
-_Q = (3.249263605e-4, 2.36899932e-2, 1.568926718e-1, 1.0)
-# For float64: Cody 1969, tables II and III, written with the digits of his later Fortran routine:
+# Coefficients, highest power first: Cody 1969, tables II and III, with the digits of his later Fortran routine.
 _R_1_ABOVE = (
     1.85777706184603153e-1, 3.16112374387056560, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3,
 )
@@ -76,7 +63,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
     Raises: TypeError when x is not an array of floats.
 
-    Source: Cody, Rational Chebyshev Approximations for the Error Function, Math. Comp. 23 (1969), for float64.
+    Source: Cody, Rational Chebyshev Approximations for the Error Function, Math. Comp. 23 (1969).
 
     >>> erf(np.array([0.0, 0.5, -2.0])).round(12).tolist()
     [0.0, 0.520499877813, -0.995322265019]
@@ -84,24 +71,13 @@ def erf(x: np.ndarray) -> np.ndarray:
     require_float("erf", x=x)
     y = np.empty_like(x, order="C")
     for x_piece, y_piece in in_pieces(x, y):
-        x_piece = wide(x_piece)
-        y_piece[...] = _by_tanh(x_piece) if x_piece.dtype == np.float32 else _by_cody(x_piece)
+        y_piece[...] = _by_cody(x_piece)
     return y
 
 
-def _by_tanh(x: np.ndarray) -> np.ndarray:
-    """erf for float32: one formula for all x."""
-    near = np.clip(x, -6.0, 6.0)  # for |x| > 6, erf rounds to 1 or -1; without the clip, the powers of x could overflow
-    square = near * near
-    u = _polynomial(square, _P)
-    u /= _polynomial(square, _Q)
-    u *= near
-    return np.tanh(u, out=u)
-
-
 def _by_cody(x: np.ndarray) -> np.ndarray:
-    """erf for float64: three formulas."""
-    sign = np.where(x < 0.0, -1.0, 1.0)
+    """Three formulas, of which each element takes one."""
+    sign = 1.0 - 2.0 * (x < 0.0).astype(x.dtype)  # 1 or -1
     size = sign * x  # |x|, written so that the complex step can differentiate it
 
     near = np.minimum(size, 0.46875)

@@ -41,7 +41,7 @@ from numpy_attention.ops.losses import (
     negative_log_likelihood_rows,
     reduced,
 )
-from numpy_attention.ops.sums import as_rows, wide
+from numpy_attention.ops.sums import as_rows
 
 
 class LinearCrossEntropyCache(NamedTuple):
@@ -49,7 +49,7 @@ class LinearCrossEntropyCache(NamedTuple):
 
     x: np.ndarray  # (..., d)
     table: np.ndarray  # (V, d)
-    L: np.ndarray  # (N_all, 1), log of the sum of exp(logits); in float32 when x is float16
+    L: np.ndarray  # (N_all, 1), log of the sum of exp(logits)
     targets: np.ndarray  # (N_all,), 0 at ignored positions
     counted: np.ndarray  # (N_all, 1) of bool
     num_counted: np.ndarray  # N, at least 1, a number in the dtype of L
@@ -84,13 +84,13 @@ def linear_cross_entropy(
     True
     """
     _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
-    rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
+    rows = as_rows(x)  # (N_all, d)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=rows)
     losses = np.empty_like(rows, shape=(len(rows), 1))
     L = np.empty_like(losses)
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
-        logits = rows[block] @ w.T  # (n, V)
+        logits = rows[block] @ table.T  # (n, V)
         losses[block], e, m, total = negative_log_likelihood_rows(
             logits, safe_targets[block], label_smoothing, out=logits
         )
@@ -100,7 +100,7 @@ def linear_cross_entropy(
     cache = LinearCrossEntropyCache(
         x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
     )
-    return loss.astype(x.dtype), cache
+    return loss, cache
 
 
 def linear_cross_entropy_backward(
@@ -112,22 +112,21 @@ def linear_cross_entropy_backward(
     """
     x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
     checked_dloss("linear_cross_entropy_backward", dloss)
-    rows, w = wide(as_rows(x)), wide(table)  # (N_all, d), (V, d)
+    rows = as_rows(x)  # (N_all, d)
     dx = np.empty_like(rows)
-    dtable = None if frozen else np.zeros_like(w, order="C")  # same memory order as the products that are added
+    dtable = None if frozen else np.zeros_like(table, order="C")  # same memory order as the products that are added
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
-        logits = rows[block] @ w.T  # (n, V)
+        logits = rows[block] @ table.T  # (n, V)
         logits -= L[block]
         p = np.exp(logits, out=logits)
         dlogits = gradient_in_rows(p, targets[block], counted[block], num_counted, label_smoothing, dloss)
         # logits = x @ table.T
-        dx[block] = dlogits @ w
+        dx[block] = dlogits @ table
         if dtable is not None:
             dtable += dlogits.T @ rows[block]
         del logits, p, dlogits  # three names of one array, which would stay in memory during the next block
-    dx = dx.reshape(x.shape).astype(x.dtype, copy=False)
-    return dx, None if dtable is None else dtable.astype(table.dtype, copy=False)
+    return dx.reshape(x.shape), dtable
 
 
 def _check_linear_cross_entropy(

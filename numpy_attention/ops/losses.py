@@ -45,13 +45,13 @@ from numpy_attention.errors import (
     require_number,
     shape_error,
 )
-from numpy_attention.ops.sums import as_rows, sum_in_rows, wide
+from numpy_attention.ops.sums import as_rows, sum_in_rows
 
 
 class CrossEntropyCache(NamedTuple):
     """The probabilities, the targets and options, and the number of counted positions."""
 
-    p: np.ndarray  # (N_all, V), softmax of the logits; in float32 when they are float16
+    p: np.ndarray  # (N_all, V), softmax of the logits
     targets: np.ndarray  # (N_all,), 0 at ignored positions
     counted: np.ndarray  # (N_all, 1) of bool; with class weights the weight of the target, and 0 at ignored positions
     num_counted: np.ndarray  # N, the sum of `counted`, or 1 if the loss is not a mean; a number in the dtype of p
@@ -85,7 +85,7 @@ def cross_entropy(
     """
     require_float("cross_entropy", logits=logits)
     check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing, class_weights, reduction)
-    x = wide(as_rows(logits))  # (N_all, V)
+    x = as_rows(logits)  # (N_all, V)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, class_weights, reduction)
     losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
     p /= total
@@ -102,7 +102,7 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
     p, targets, counted, num_counted, s, logits, loss_shape = cache
     dloss = checked_dloss("cross_entropy_backward", dloss, loss_shape, logits.dtype)
     dx = gradient_in_rows(p.copy(), targets, counted, num_counted, s, dloss)  # (N_all, V)
-    return dx.reshape(logits.shape).astype(logits.dtype, copy=False)
+    return dx.reshape(logits.shape)
 
 
 def negative_log_likelihood(
@@ -125,7 +125,7 @@ def negative_log_likelihood(
     op = "negative_log_likelihood"
     require_float(op, log_probs=log_probs)
     check_targets(op, targets, log_probs.shape, ignore_index, 0.0, class_weights, reduction, logits="log_probs")
-    y = wide(as_rows(log_probs))  # (N_all, V)
+    y = as_rows(log_probs)  # (N_all, V)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, class_weights, reduction)
     losses = -np.take_along_axis(y, safe_targets, axis=-1)  # (N_all, 1)
     loss = reduced(losses, counted, num_counted, targets.shape if reduction == "none" else ())
@@ -158,7 +158,7 @@ def counted_positions(
     counted = not_ignored(targets, ignore_index)
     safe_targets = np.where(counted, targets, 0)  # an ignored position may get any valid token
     if class_weights is not None:
-        counted = counted * wide(np.asarray(class_weights, like=like))[safe_targets]
+        counted = counted * np.asarray(class_weights, like=like)[safe_targets]
     total = counted.sum()
     num_counted = np.where((total == 0) | (reduction != "mean"), 1, total)
     return safe_targets, counted, num_counted.astype(like.dtype)

@@ -39,13 +39,13 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
-from numpy_attention.ops.sums import as_rows, dot_in_rows, sum_in_rows, sum_over_rows, wide
+from numpy_attention.ops.sums import as_rows, dot_in_rows, sum_in_rows, sum_over_rows
 
 
 class NormCache(NamedTuple):
     """The backward uses the normalized input twice: for dgamma and for dx."""
 
-    x_hat: np.ndarray  # (..., d), in float32 when the input is float16
+    x_hat: np.ndarray  # (..., d)
     r: np.ndarray  # (..., 1), 1 divided by the standard deviation, or by the root mean square
     gamma: np.ndarray  # (d,)
 
@@ -69,18 +69,17 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     >>> y.round(4)
     array([[-1.,  1.]])
     """
-    _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
+    eps = _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
     d = x.shape[-1]
-    x_wide = wide(x)
 
-    x_hat = x_wide - sum_in_rows(x_wide) / d  # x - mean, multiplied by r below
+    x_hat = x - sum_in_rows(x) / d  # x - mean, multiplied by r below
     var = dot_in_rows(x_hat, x_hat) / d  # (..., 1)
     var[np.isinf(var)] = np.nan  # the squares have overflowed, and x_hat must not become 0 in silence
     r = 1.0 / np.sqrt(var + eps)
     x_hat *= r
     y = x_hat * gamma
     y += beta
-    return y.astype(x.dtype, copy=False), NormCache(x_hat, r, gamma)
+    return y, NormCache(x_hat, r, gamma)
 
 
 def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -90,19 +89,18 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
     """
     x_hat, r, gamma = cache
     require_cotangent("layer_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
-    dy_wide = wide(dy)
     d = dy.shape[-1]
 
     # y = x_hat * gamma + beta
-    dbeta = sum_over_rows(as_rows(dy_wide))  # (d,)
-    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
-    dx_hat = dy_wide * gamma  # (..., d)
+    dbeta = sum_over_rows(as_rows(dy))  # (d,)
+    dgamma = sum_over_rows(as_rows(dy * x_hat))  # (d,)
+    dx_hat = dy * gamma  # (..., d)
 
     # x_hat = (x - mean) * r
     mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
     along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
     dx = r * (dx_hat - mean_dx_hat - x_hat * along_x_hat)
-    return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False), dbeta.astype(dy.dtype, copy=False)
+    return dx, dgamma, dbeta
 
 
 def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.ndarray, NormCache]:
@@ -123,15 +121,14 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
     """
-    _check_norm("rms_norm", x, eps, gamma=gamma)
-    x_wide = wide(x)
+    eps = _check_norm("rms_norm", x, eps, gamma=gamma)
 
-    mean_square = dot_in_rows(x_wide, x_wide) / x.shape[-1]  # (..., 1)
+    mean_square = dot_in_rows(x, x) / x.shape[-1]  # (..., 1)
     mean_square[np.isinf(mean_square)] = np.nan  # as in layer_norm
     r = 1.0 / np.sqrt(mean_square + eps)
-    x_hat = x_wide * r
+    x_hat = x * r
     y = x_hat * gamma
-    return y.astype(x.dtype, copy=False), NormCache(x_hat, r, gamma)
+    return y, NormCache(x_hat, r, gamma)
 
 
 def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.ndarray]:
@@ -141,20 +138,20 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     """
     x_hat, r, gamma = cache
     require_cotangent("rms_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
-    dy_wide = wide(dy)
     d = dy.shape[-1]
 
     # y = x_hat * gamma
-    dgamma = sum_over_rows(as_rows(dy_wide * x_hat))  # (d,)
-    dx_hat = dy_wide * gamma  # (..., d)
+    dgamma = sum_over_rows(as_rows(dy * x_hat))  # (d,)
+    dx_hat = dy * gamma  # (..., d)
 
     # x_hat = x * r
     along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
     dx = r * (dx_hat - x_hat * along_x_hat)
-    return dx.astype(dy.dtype, copy=False), dgamma.astype(dy.dtype, copy=False)
+    return dx, dgamma
 
 
-def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> None:
+def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> float:
+    """Check the arguments, and return eps as a Python float: np.float64 would turn float32 arrays into float64."""
     require_float(op, optional="", x=x, **parameters)
     if x.ndim == 0 or x.shape[-1] == 0:
         raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
@@ -162,4 +159,4 @@ def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) ->
         if parameter.shape != x.shape[-1:]:
             fix = "the norm is over the last axis only"
             raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")
+    return require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")

@@ -62,7 +62,7 @@ from numpy_attention.errors import (
     value_error,
 )
 from numpy_attention.ops.masks import query_and_key_lengths
-from numpy_attention.ops.sums import sum_to_shape, wide
+from numpy_attention.ops.sums import sum_to_shape
 
 TOKENS = "original_max_position_embeddings"
 SCALINGS: dict[str, dict[str, float | None]] = {  # the numbers of each type and their default values
@@ -129,12 +129,12 @@ def rotate_backward(dy: np.ndarray, cache: Any) -> tuple[np.ndarray, np.ndarray,
     """
     x, cos, sin, pairing = cache
     require_cotangent("rotate_backward", "dy", dy, x.shape, x.dtype)
-    (x_1, x_2), (dy_1, dy_2) = (_pairs(wide(one), cos.shape[-1], pairing) for one in (x, dy))  # (..., T, n) each
+    (x_1, x_2), (dy_1, dy_2) = (_pairs(one, cos.shape[-1], pairing) for one in (x, dy))  # (..., T, n) each
     # y_1 = x_1 cos - x_2 sin, y_2 = x_2 cos + x_1 sin
     dx, _ = rotate(dy, cos, -sin, pairing)
     dcos = sum_to_shape(dy_1 * x_1 + dy_2 * x_2, cos.shape)
     dsin = sum_to_shape(dy_2 * x_1 - dy_1 * x_2, sin.shape)
-    return dx, dcos.astype(x.dtype, copy=False), dsin.astype(x.dtype, copy=False)
+    return dx, dcos, dsin
 
 
 class RotaryCache(NamedTuple):

@@ -38,7 +38,7 @@ import numpy as np
 
 from numpy_attention.errors import broadcasts_to, require_cotangent, require_float, require_number, shape_error
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
-from numpy_attention.ops.sums import dot_in_rows, sum_to_shape, wide
+from numpy_attention.ops.sums import dot_in_rows, sum_to_shape
 
 CAPS: dict[str, Any] = {"at_least": 1e-30, "at_most": 1e30}  # other caps are 0 or inf in float32
 
@@ -68,9 +68,9 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
     require_float("softcap", x=x)
     cap = require_number("softcap", "cap", cap, **CAPS, fix="None turns the option of attention off")
     with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so may x / cap; 1 / inf = 0 is correct
-        x_cap = wide(x) / cap
+        x_cap = x / cap
         slope = 1.0 / np.cosh(x_cap) ** 2
-    return (cap * np.tanh(x_cap)).astype(x.dtype), slope.astype(x.dtype)
+    return cap * np.tanh(x_cap), slope
 
 
 def softcap_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:
@@ -123,8 +123,8 @@ def sink_gradient(dweights: np.ndarray, weights: np.ndarray, sink_weight: np.nda
 
     Shapes: dweights, weights (..., H, T_q, T_k), sink_weight (..., H, T_q, 1) -> dsink (H,)
     """
-    average = dot_in_rows(wide(dweights), wide(weights))  # (..., H, T_q, 1)
-    return sum_to_shape(-sink_weight * average, (weights.shape[-3], 1, 1)).reshape(-1).astype(weights.dtype)
+    average = dot_in_rows(dweights, weights)  # (..., H, T_q, 1)
+    return sum_to_shape(-sink_weight * average, (weights.shape[-3], 1, 1)).reshape(-1)
 
 
 def sigmoid_gate(x: np.ndarray, gate: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
@@ -160,8 +160,8 @@ def sigmoid_gate_backward(dy: np.ndarray, cache: tuple[np.ndarray, np.ndarray]) 
     # g = sigmoid(gate)
     g, one_minus_g = _sigmoid(gate), _sigmoid(-gate)  # 1.0 - g would lose digits if g is near 1
     # y = x * g
-    dg = sum_to_shape(wide(dy) * x, gate.shape)
-    return dy * g, (dg * g * one_minus_g).astype(x.dtype)
+    dg = sum_to_shape(dy * x, gate.shape)
+    return dy * g, dg * g * one_minus_g
 
 
 def check_sink(op: str, sink: np.ndarray, scores: np.ndarray, name: str) -> None:
@@ -173,4 +173,4 @@ def check_sink(op: str, sink: np.ndarray, scores: np.ndarray, name: str) -> None
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):  # exp(1000) overflows to inf; 1 / inf = 0 is correct
-        return (1.0 / (1.0 + np.exp(-wide(x)))).astype(x.dtype)
+        return 1.0 / (1.0 + np.exp(-x))

@@ -38,7 +38,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
-from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, wide
+from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows
 
 
 class SoftmaxCache(NamedTuple):
@@ -48,12 +48,12 @@ class SoftmaxCache(NamedTuple):
     axis: int
 
 
-def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tuple[np.ndarray, SoftmaxCache]:
+def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
     """Turn scores into weights that sum to one along an axis.
 
     Formula: y_i = exp(x_i - max x) / sum_k exp(x_k - max x); a row of -inf gives zeros.
 
-    Shapes: x of any shape -> y of the same shape, written into `out` if given; `out` may be x itself
+    Shapes: x of any shape -> y of the same shape
 
     Units: x is in nats (natural logarithms): if a score is larger by 1 than another score, its weight is e = 2.718...
     times as large. y has no unit.
@@ -65,35 +65,26 @@ def softmax(x: np.ndarray, axis: int = -1, out: np.ndarray | None = None) -> tup
     >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
     array([0.5, 0.5, 0. ])
     """
-    _check_softmax("softmax", x, axis, out)
-    y = np.empty_like(x) if out is None else out
-    if x.dtype == np.float16:
-        wide_y, _ = softmax(wide(x), axis)
-        y[...] = wide_y
-        return y, SoftmaxCache(y, axis)
-
+    _check_softmax("softmax", x, axis)
     row_max = max_in_rows(x, axis)
     row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # in a row of -inf, -inf - (-inf) would be NaN
-    np.subtract(x, row_max, out=y)
+    y = x - row_max
     np.exp(y, out=y)
     total = sum_in_rows(y, axis)
     y /= np.maximum(total, 1.0)  # total is at least exp(0) = 1, except in a row of -inf: there 0 / 1 = 0
     return y, SoftmaxCache(y, axis)
 
 
-def softmax_backward(dy: np.ndarray, cache: SoftmaxCache, out: np.ndarray | None = None) -> np.ndarray:
+def softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
     """Gradient of `softmax`: dx = y * (dy - sum(dy * y)), the sum along the softmax's axis.
 
-    Shapes: dy (the shape of y) -> dx (the shape of x), written into `out` if given; `out` may be dy itself
+    Shapes: dy (the shape of y) -> dx (the shape of x)
     """
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
-    if out is not None:
-        require_cotangent("softmax_backward", "out", out, y.shape, y.dtype)
-    dx = np.empty_like(y) if out is None else out
     # y = softmax(x)
-    average = dot_in_rows(wide(dy), wide(y), axis)  # the average price of the row
-    np.subtract(dy, average, out=dx)
+    average = dot_in_rows(dy, y, axis)  # the average price of the row
+    dx = dy - average
     dx *= y
     return dx
 
@@ -113,11 +104,11 @@ def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache
     array([     0., -10000.])
     """
     _check_softmax("log_softmax", x, axis)
-    shifted = wide(x) - np.maximum(max_in_rows(x, axis), float(np.finfo(x.dtype).min))  # as in `softmax`
+    shifted = x - np.maximum(max_in_rows(x, axis), float(np.finfo(x.dtype).min))  # as in `softmax`
     p = np.exp(shifted)
     total = np.maximum(sum_in_rows(p, axis), 1.0)
-    y = (shifted - np.log(total)).astype(x.dtype, copy=False)
-    return y, SoftmaxCache((p / total).astype(x.dtype, copy=False), axis)
+    y = shifted - np.log(total)
+    return y, SoftmaxCache(p / total, axis)
 
 
 def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
@@ -128,13 +119,11 @@ def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
     p, axis = cache
     require_cotangent("log_softmax_backward", "dy", dy, p.shape, p.dtype)
     # y = x - log(sum(exp(x)))
-    return (dy - p * sum_in_rows(wide(dy), axis)).astype(p.dtype, copy=False)
+    return dy - p * sum_in_rows(dy, axis)
 
 
-def _check_softmax(op: str, x: np.ndarray, axis: int, out: np.ndarray | None = None) -> None:
+def _check_softmax(op: str, x: np.ndarray, axis: int) -> None:
     require_float(op, x=x)
     require_number(op, "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
         raise shape_error(op, "x", f"an array with at least one element along axis {axis}", x.shape)
-    if out is not None:
-        require_cotangent(op, "out", out, x.shape, x.dtype)

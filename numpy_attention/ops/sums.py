@@ -4,9 +4,6 @@ Half of the gradients in this book are sums over rows, and half of its statistic
 simple code, but on the long, narrow arrays of a transformer it takes two to five times as long as the functions here,
 because of the order in which it reads the array. A training step becomes noticeably slower. So a training step uses the
 functions of this file for its sums, and also for a maximum.
-
-A sum needs more digits than its terms. float16 has ten bits, and its largest number is 65504. So `wide` turns float16
-into float32 before a sum, a square or an exponential, and the result is turned back into float16.
 """
 
 import math
@@ -67,8 +64,3 @@ def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     if not widened:
         return x.reshape(shape).copy()
     return x.sum(axis=widened).reshape(shape)
-
-
-def wide(x: np.ndarray) -> np.ndarray:
-    """x as float32 if x is float16, otherwise x itself."""
-    return x.astype(np.float32) if x.dtype == np.float16 else x

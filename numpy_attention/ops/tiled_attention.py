@@ -28,10 +28,6 @@ causal tile that is completely in the future is skipped, which halves the work. 
 are skipped as well, and the work grows only with T. If a query sees no key, l stays 0. Then y is 0 and L is the lowest
 number of the dtype, so in the backward the weights exp(-inf - L) are 0 as well.
 
-After the softmax, dropout multiplies each weight by a factor f_ij, which is 0 or 1 / (1 - rate). So l sums the weights
-without f_ij, and a sums them with f_ij. In the backward dw_ij = f_ij (dy_i . v_j). The row sum is still dy_i . y_i,
-because y contains the same factors.
-
 Softcap changes the scores of a tile, as in Chapter 6. A sink is a key without a value that comes before the first tile:
 m starts at the score of the sink, and l at exp(0) = 1. So L and the weights include the sink, and the gradients of q, k
 and v need no other change. The weight of the sink is p_i = exp(sink - L_i). Its price is 0, so
@@ -40,8 +36,9 @@ and v need no other change. The weight of the sink is p_i = exp(sink - L_i). Its
 
 Without a sink, m starts at the lowest number and l at 0, as if the sink were -inf.
 
-The appendix explains which tiles exist, and how a band and dropout act on a tile. Models attend in tiles if the text is
-long (Chapter 21, appendix).
+There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6. The appendix
+explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long (Chapter 21,
+appendix).
 """
 
 import math
@@ -49,13 +46,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import dtype_error, require_cotangent, require_float, require_size, shape_error, value_error
+from numpy_attention.errors import require_cotangent, require_float, require_size, shape_error, value_error
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
-from numpy_attention.ops.dropout import check_rate
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.scores import softcap_backward
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_to_shape
-from numpy_attention.ops.tiles import Band, Pairs, TileDropout, TileSize, head_tiles, key_tiles, query_tiles, tile_size
+from numpy_attention.ops.tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
 from numpy_attention.threads import share
 
 
@@ -71,7 +67,6 @@ class TiledAttentionCache(NamedTuple):
     band: Band
     scale: float
     tile: TileSize
-    dropout: TileDropout
     softcap: float | None
     sink: np.ndarray | None  # (H_q,)
 
@@ -79,8 +74,8 @@ class TiledAttentionCache(NamedTuple):
 def tiled_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
     scale: float | None = None, block_size: int | None = None, window: int | None = None,
-    slopes: np.ndarray | None = None, dropout: float = 0.0, rng: np.random.Generator | None = None,
-    softcap: float | None = None, sink: np.ndarray | None = None, ahead: int | None = None,
+    slopes: np.ndarray | None = None, softcap: float | None = None, sink: np.ndarray | None = None,
+    ahead: int | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 
@@ -93,14 +88,13 @@ def tiled_attention(
     mask (bool) broadcastable to (..., H_q, T_q, T_k); sink (H_q,); slopes (H_q,), a constant without a gradient
 
     Units: a tile has block_size queries and block_size keys; the default is the fastest shape. window counts keys,
-    including the key at the query's own position; ahead counts later keys. dropout is the share of weights to drop
-    (with an rng).
+    including the key at the query's own position; ahead counts later keys.
 
-    Raises: ValueError when shapes do not fit, for sizes below 1, a rate outside [0, 1) or a window without causal and
-    ahead; TypeError for dtypes other than float32 and float64 (mask: bool).
+    Raises: ValueError when shapes do not fit, for sizes below 1, or a window without causal and ahead; TypeError for
+    dtypes other than float32 and float64 (mask: bool).
 
     Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
-    algorithms 1 and 4; dropout by counters: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011).
+    algorithms 1 and 4.
 
     >>> rng = np.random.default_rng(0)
     >>> q, k, v = rng.normal(size=(3, 5, 4))
@@ -110,10 +104,8 @@ def tiled_attention(
     """
     _check_tiled(q, k, v, mask, Band(causal, window, slopes, ahead), scale, block_size, softcap, sink)
     band = Band(causal, window if window is None else int(window), slopes, ahead if ahead is None else int(ahead))
-    check_rate("tiled_attention", "dropout", dropout, rng)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     tile = tile_size(block_size, k.shape[-2], causal or ahead is not None)
-    drop = TileDropout(dropout, None if rng is None or dropout == 0.0 else int(rng.integers(2**63)))
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -141,9 +133,6 @@ def tiled_attention(
                 shrink = np.exp(m - new_m)
                 total *= shrink
                 total += sum_in_rows(w)
-                factors = drop.factors(s, heads, rows, columns)
-                if factors is not None:
-                    w *= factors
                 a *= shrink
                 a += w @ vg[heads, columns]
                 m = new_m
@@ -154,7 +143,7 @@ def tiled_attention(
 
     share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, drop, softcap, sink)
+    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, softcap, sink)
 
 
 def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[Any, ...]:
@@ -162,7 +151,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; if there was a sink, also dsink (H_q,)
     """
-    q, k, v, mask, y, L, band, scale, tile, drop, softcap, sink = cache
+    q, k, v, mask, y, L, band, scale, tile, softcap, sink = cache
     require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
     qg, kg, vg = _group(q, k, v)
     pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
@@ -186,15 +175,10 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
                 pairs.apply_band(s, heads, rows, columns)
                 s -= L_tile
                 w = np.exp(s, out=s)
-                factors = drop.factors(s, heads, rows, columns)
 
-                # y = dropped @ v
-                dropped = w if factors is None else w * factors
-                dv[heads, columns] += dropped.swapaxes(-1, -2) @ dy_tile
-                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # the gradient of dropped, changed in place below
-                # dropped = w * factors
-                if factors is not None:
-                    ds *= factors
+                # y = w @ v
+                dv[heads, columns] += w.swapaxes(-1, -2) @ dy_tile
+                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # the gradient of w, changed in place below
                 # w = softmax(s)
                 ds -= D_tile
                 ds *= w
@@ -218,7 +202,7 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     """All weights of a call, recomputed from q, k and L for inspection. The op itself avoids this T x T array.
 
-    Formula: w_ij = exp(s_ij - L_i), before dropout
+    Formula: w_ij = exp(s_ij - L_i)
 
     Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
 
@@ -260,8 +244,6 @@ def _check_tiled(
 ) -> None:
     op = "tiled_attention"
     check_attention_arguments(op, q, k, v, mask, None, scale, softcap, sink)
-    if q.dtype == np.float16:
-        raise dtype_error(op, "q", "float32 or float64", q.dtype, "running sums need more than ten bits")
     if block_size is not None:
         require_size(op, "block_size", block_size)
     if band.window is not None:

@@ -1,4 +1,4 @@
-"""Chapter 12, appendix. The tiles: which tiles exist, and how a band and dropout act on them
+"""Chapter 12, appendix. The tiles: which tiles exist, and how a band acts on them
 
 If the positions alone decide which pairs are visible, no T x T mask is needed. Let p = i + T_k - T_q be the position of
 query i among the keys. (The last query and the last key have the same position, as in Chapters 4 and 8.) A Band has
@@ -11,12 +11,6 @@ four fields:
 
 All four are applied to one tile at a time. With a window, the tiles of keys begin at the first key that a query of the
 current tile sees, and end at the last one.
-
-In the backward, dropout needs the random numbers of the forward. They are not stored but drawn again. The n-th number
-of the generator Philox is a function of n and of an integer, the Philox key (not a key of attention). Earlier numbers
-do not matter. The forward draws one Philox key. The head and the position of a tile determine where in the sequence its
-numbers begin. So neither the order of the tiles, nor the number of heads that are computed together, nor the thread
-that computes them changes the numbers.
 """
 
 import math
@@ -156,25 +150,3 @@ class Pairs:
             columns = columns if self.mask.shape[2] > 1 else slice(None)
             seen = self.mask[:, rows, columns][self.mask_index[heads]]  # (n, G, t_q or 1, t_k or 1)
             np.copyto(s, -np.inf, where=~seen)
-
-
-class TileDropout(NamedTuple):
-    """Dropout on the weights of each tile; off if key, the Philox key of all tiles, is None."""
-
-    rate: float
-    key: int | None
-
-    def factors(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> np.ndarray | None:
-        """The dropout factors of a tile, 0 or 1 / (1 - rate); equal in every call. None when dropout is off.
-
-        Shapes: as the scores s of the tile
-        """
-        if self.key is None:
-            return None
-        keep = np.empty(s.shape, dtype=bool)
-        for i in range(len(keep)):
-            # four counters: the first counts within the tile, the others are the position of the tile and its head
-            philox = np.random.Philox(key=self.key, counter=[0, columns.start, rows.start, heads.start + i])
-            keep[i] = np.random.Generator(philox).random(s.shape[1:], dtype=np.float32) >= self.rate
-        keep_mask = np.asarray(keep, like=s)  # drawn on the host and copied to the device of s, as in Chapter 5
-        return keep_mask * s.dtype.type(1.0 / (1.0 - self.rate))

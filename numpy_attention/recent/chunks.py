@@ -74,7 +74,7 @@ def chunked_linear_attention(
     """
     check_recurrence("chunked_linear_attention", q, k, v, decay, beta, state, scale)
     chunk_size = require_size("chunked_linear_attention", "chunk_size", chunk_size)
-    inputs, shape, dtype = (q, k, v, decay, beta, state), (*q.shape[:-1], v.shape[-1]), q.dtype
+    inputs, shape = (q, k, v, decay, beta, state), (*q.shape[:-1], v.shape[-1])
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     q, k, v, decay, beta, S = grouped(*inputs)
     y = np.empty_like(v, shape=(*q.shape[:-1], v.shape[-1]))  # (..., H_kv, G, T, d_v)
@@ -84,8 +84,7 @@ def chunked_linear_attention(
         y[..., at, :] = scale * (q_read @ S + B @ new)
         S = kept * S + k_write.swapaxes(-1, -2) @ new  # (..., H_kv, 1, d_k, d_v)
         states.append(S)
-    y = y.reshape(shape).astype(dtype, copy=False)
-    return y, LinearAttentionCache(inputs, tuple(states), S[..., 0, :, :], scale, chunk_size)
+    return y.reshape(shape), LinearAttentionCache(inputs, tuple(states), S[..., 0, :, :], scale, chunk_size)
 
 
 def chunked_linear_attention_backward(

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, shape_error
-from numpy_attention.ops.sums import sum_to_shape, wide
+from numpy_attention.ops.sums import sum_to_shape
 
 
 class CausalConvolutionCache(NamedTuple):
@@ -60,13 +60,13 @@ def causal_convolution(
     n = w.shape[1]
     before = np.zeros_like(x, shape=(*lead, n - 1, C)) if state is None else state
     padded = np.concatenate([before, x], axis=-2)  # (..., n - 1 + T, C)
-    y = np.zeros_like(wide(x))
+    y = np.zeros_like(x)
     for j in range(n):
-        y += wide(w)[:, j] * padded[..., j : j + T, :]
+        y += w[:, j] * padded[..., j : j + T, :]
     if b is not None:
         y += b
     cache = CausalConvolutionCache(padded, w, padded[..., T:, :].copy(), b is not None, state is not None)
-    return y.astype(x.dtype, copy=False), cache
+    return y, cache
 
 
 def causal_convolution_backward(
@@ -80,7 +80,6 @@ def causal_convolution_backward(
     n, dtype = w.shape[1], w.dtype
     T = padded.shape[-2] - n + 1
     require_cotangent("causal_convolution_backward", "dy", dy, padded[..., n - 1 :, :].shape, dtype)
-    dy, w, padded = wide(dy), wide(w), wide(padded)
 
     dpadded, dw = np.zeros_like(padded), np.zeros_like(w)
     for j in range(n):
@@ -88,15 +87,14 @@ def causal_convolution_backward(
         dpadded[..., j : j + T, :] += w[:, j] * dy
         dw[:, j] = sum_to_shape(dy * padded[..., j : j + T, :], w.shape[:1])
     # y += b
-    db = sum_to_shape(dy, w.shape[:1]).astype(dtype, copy=False) if with_bias else None
+    db = sum_to_shape(dy, w.shape[:1]) if with_bias else None
     if dstate_end is not None:
         # state_end = padded[T:]
         require_cotangent("causal_convolution_backward", "dstate_end", dstate_end, state.shape, dtype)
         dpadded[..., T:, :] += dstate_end
     # padded = [state, x]
-    dpadded = dpadded.astype(dtype, copy=False)
     dstate, dx = dpadded[..., : n - 1, :], dpadded[..., n - 1 :, :]
-    return dx, dw.astype(dtype, copy=False), db, dstate if with_state else None
+    return dx, dw, db, dstate if with_state else None
 
 
 def _check(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, state: np.ndarray | None) -> None:

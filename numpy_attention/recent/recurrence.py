@@ -42,7 +42,7 @@ import numpy as np
 from numpy_attention.backend import on_host
 from numpy_attention.errors import broadcasts_to, require_cotangent, require_float, shape_error, value_error
 from numpy_attention.ops.attention import check_attention_arguments
-from numpy_attention.ops.sums import dot_in_rows, sum_to_shape, wide
+from numpy_attention.ops.sums import dot_in_rows, sum_to_shape
 
 
 class LinearAttentionCache(NamedTuple):
@@ -68,8 +68,7 @@ def linear_attention(
     decay broadcastable to (..., H_kv, T, d_k), beta to (..., H_kv, T, 1); state (..., H_kv, d_k, d_v), zeros if None.
     As in Chapter 6, H_kv may be a divisor of H_q. `cache.state` is the state after the last token.
 
-    Units: decay in nats, at most 0 (up to 1 is accepted, for numerical derivatives). For float16 inputs the state is
-    float32.
+    Units: decay in nats, at most 0 (up to 1 is accepted, for numerical derivatives).
 
     Raises: ValueError when shapes do not fit, for no tokens or a decay above 1; TypeError for dtypes that differ.
 
@@ -84,7 +83,7 @@ def linear_attention(
     [[3.0], [5.0]]
     """
     check_recurrence("linear_attention", q, k, v, decay, beta, state, scale)
-    inputs, shape, dtype = (q, k, v, decay, beta, state), (*q.shape[:-1], v.shape[-1]), q.dtype
+    inputs, shape = (q, k, v, decay, beta, state), (*q.shape[:-1], v.shape[-1])
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     q, k, v, decay, beta, S = grouped(*inputs)
     y = np.empty_like(v, shape=(*q.shape[:-1], v.shape[-1]))  # (..., H_kv, G, T, d_v)
@@ -99,8 +98,7 @@ def linear_attention(
         S = kept + k[..., at, :].swapaxes(-1, -2) * new
         y[..., at, :] = scale * (q[..., at, :] @ S)  # (..., H_kv, G, 1, d_v)
         states.append(S)
-    y = y.reshape(shape).astype(dtype, copy=False)
-    return y, LinearAttentionCache(inputs, tuple(states), S[..., 0, :, :], scale, chunk_size=1)
+    return y.reshape(shape), LinearAttentionCache(inputs, tuple(states), S[..., 0, :, :], scale, chunk_size=1)
 
 
 def linear_attention_backward(
@@ -152,23 +150,23 @@ def linear_attention_backward(
 
 
 def grouped(q: Any, k: Any, v: Any, decay: Any, beta: Any, state: Any) -> tuple[Any, ...]:
-    """The arguments in float32 or wider; G heads of q share a head of k and its state, zeros if None.
+    """The arguments in groups: G heads of q share a head of k and its state, zeros if None.
 
     Shapes: -> q (..., H_kv, G, T, d_k), k, v, decay, beta (..., H_kv, 1, T, n), state (..., H_kv, 1, d_k, d_v)
     """
     *lead, T, d_k = k.shape
-    state = np.zeros_like(wide(v), shape=(*lead, d_k, v.shape[-1])) if state is None else state
+    state = np.zeros_like(v, shape=(*lead, d_k, v.shape[-1])) if state is None else state
     decay, beta = (x if x is None else np.broadcast_to(x, (*lead, T, x.shape[-1])) for x in (decay, beta))
-    others = (x if x is None else wide(x)[..., None, :, :] for x in (k, v, decay, beta, state))
-    return wide(q).reshape(*lead, q.size // max(k.size, 1), T, d_k), *others
+    others = (x if x is None else x[..., None, :, :] for x in (k, v, decay, beta, state))
+    return q.reshape(*lead, q.size // max(k.size, 1), T, d_k), *others
 
 
 def as_given(cache: LinearAttentionCache, dq: Any, *others: Any) -> Any:
-    """Each gradient of `grouped` with the shape and dtype of its argument, or None if the argument was None."""
+    """Each gradient of `grouped` with the shape of its argument, or None if the argument was None."""
     q, *rest = cache.inputs
-    found = [dq.reshape(q.shape).astype(q.dtype, copy=False)]
+    found = [dq.reshape(q.shape)]
     for dx, x in zip(others, rest, strict=True):
-        found.append(None if x is None else sum_to_shape(dx[..., 0, :, :], x.shape).astype(x.dtype, copy=False))
+        found.append(None if x is None else sum_to_shape(dx[..., 0, :, :], x.shape))
     return tuple(found)
 
 
@@ -194,7 +192,7 @@ def check_recurrence(op: str, q: Any, k: Any, v: Any, decay: Any, beta: Any, sta
         expected = "at most 0 (values up to 1 pass, for numerical differences)"
         raise value_error(op, "decay", expected, largest, "it is the logarithm of a share; did you forget a minus?")
     if state is not None:
-        require_float(op, **({} if q.dtype == np.float16 else {"q": q}), state=state)  # float16 has a wider state
+        require_float(op, q=q, state=state)
         if state.shape != (full := (*lead, d_k, v.shape[-1])):
             fix = "pass cache.state of the call before"
             raise shape_error(op, "state", f"(..., H_kv, d_k, d_v) = {full}", state.shape, fix)
@@ -206,5 +204,5 @@ def check_grads(op: str, dy: Any, cache: LinearAttentionCache, dstate_end: Any) 
     require_cotangent(op, "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
     dstate_end = np.zeros_like(cache.state) if dstate_end is None else dstate_end
     require_cotangent(op, "dstate_end", dstate_end, cache.state.shape, cache.state.dtype)
-    dy = wide(dy).reshape(*k.shape[:-2], q.size // max(k.size, 1), *dy.shape[-2:])  # (..., H_kv, G, T, d_v)
+    dy = dy.reshape(*k.shape[:-2], q.size // max(k.size, 1), *dy.shape[-2:])  # (..., H_kv, G, T, d_v)
     return dy, dstate_end[..., None, :, :]

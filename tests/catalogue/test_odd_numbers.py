@@ -65,7 +65,6 @@ NUMBERS = [
     Taken("cap", lambda v: na.softcap(X, v), (1, 1.5)),
     Taken("rate", lambda v: na.dropout(X, v, np.random.default_rng(0)), (0, 0.0)),
     Taken("rate", lambda v: attend(na.scaled_dot_product_attention, dropout=v), (0, 0.0)),
-    Taken("dropout", lambda v: attend(na.tiled_attention, dropout=v), (0, 0.0)),
     Taken("label_smoothing", lambda v: na.cross_entropy(X, TARGETS, label_smoothing=v), (0, 0.0, 1)),
     Taken("label_smoothing", lambda v: na.linear_cross_entropy(X, X, TARGETS, label_smoothing=v), (0, 0.0, 1)),
     Taken("base", lambda v: na.rotary(X, np.arange(2), v), (1.5, 1)),
@@ -178,10 +177,9 @@ def check_all(taken: Taken, values: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize("call", [
     lambda rng: na.dropout(X, 0.5, rng),
     lambda rng: attend(na.scaled_dot_product_attention, dropout=0.5, rng=rng),
-    lambda rng: attend(na.tiled_attention, dropout=0.5, rng=rng),
     lambda rng: na.Linear(3, 3, rng),
     lambda rng: write(rng=rng),
-], ids=["dropout", "attention", "tiles", "a layer", "generation"])
+], ids=["dropout", "attention", "a layer", "generation"])
 def test_error_for_a_seed_shows_how_to_make_a_generator(call: Callable[[Any], Any]) -> None:
     with pytest.raises(TypeError, match=r"rng must be a np.random.Generator or None, got int; np.random.default_rng.3"):
         call(3)

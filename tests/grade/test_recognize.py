@@ -16,7 +16,7 @@ from tests.grade.hand_in import answer_of
 
 FOUND_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # no single run shows them
 OPTIONS_OF_NO_EXERCISE = {
-    "dropout_of_another_tile", "distance_forgotten", "gamma_not_summed_over_heads", "paired_across_the_whole_width",
+    "distance_forgotten", "gamma_not_summed_over_heads", "paired_across_the_whole_width",
     "sink_left_out_of_L", "window_one_key_too_long", "keys_ahead_forgotten",
 }  # fmt: skip
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]

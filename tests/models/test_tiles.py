@@ -102,6 +102,18 @@ def test_auto_uses_tiles_for_long_texts(rng: np.random.Generator, monkeypatch: A
     assert [kind(T) for T in (4, 5, 6)] == [AttentionCache, TiledAttentionCache, TiledAttentionCache]
 
 
+def test_dropout_needs_all_weights(rng: np.random.Generator) -> None:
+    """Attention in tiles has no dropout: "auto" does not use tiles, and "tiled" or a band is an error."""
+    config = na.GPTConfig(V, **SIZES, dropout=0.1)
+    assert not config.in_tiles(np.zeros(1, np.float32), configuration.TILES_FROM)
+    with pytest.raises(ValueError, match=r'GPTConfig: dropout must be 0 with attention="tiled", got 0\.1; "auto" and'):
+        na.GPTConfig(V, **SIZES, dropout=0.1, attention="tiled")
+    layer, x = na.MultiHeadAttention(4, 2, rng, dropout=0.1), np.ones((1, 3, 4), np.float32)
+    layer.forward(x, band=na.Band())
+    with pytest.raises(ValueError, match=r"MultiHeadAttention: dropout must be 0 in training with a band, got 0\.1"):
+        layer.forward(x, band=na.Band(), rng=rng)
+
+
 def test_refuses_an_unknown_attention() -> None:
     with pytest.raises(ValueError, match="GPTConfig: attention must be one of auto, dense, tiled, got 'flash'"):
         na.GPTConfig(V, 12, 8, 2, 1, attention="flash")

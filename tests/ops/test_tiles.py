@@ -1,7 +1,6 @@
-"""Chapter 12, appendix: the cost of a band, the mask, dropout in tiles, and the parts of the heads."""
+"""Chapter 12, appendix: the cost of a band, the mask, and the parts of the heads."""
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,19 +29,6 @@ def test_mask_is_not_widened_to_all_heads() -> None:
     pairs = tiles.Pairs(mask, na.Band(), q, 60, (12, 1))
     assert pairs.mask is not None
     assert np.shares_memory(pairs.mask, mask)
-
-
-def test_dropout_does_not_depend_on_the_order_of_the_tiles() -> None:
-    drop, s = tiles.TileDropout(0.5, 11), np.zeros((1, 4, 4), np.float32)
-    cuts, heads_alone = (slice(0, 4), slice(4, 8)), [slice(i, i + 1) for i in range(3)]
-    places: list[Any] = [(heads, rows, columns) for heads in heads_alone for rows in cuts for columns in cuts]
-    forth = [drop.factors(s, *place) for place in places]
-    back = [drop.factors(s, *place) for place in reversed(places)]
-    for a, b in zip(forth, reversed(back), strict=True):
-        np.testing.assert_array_equal(a, b)
-    together = drop.factors(np.zeros((3, 4, 4), np.float32), slice(0, 3), *places[0][1:])
-    alone = [drop.factors(s, heads, *places[0][1:]) for heads in heads_alone]
-    np.testing.assert_array_equal(together, np.concatenate(alone))  # nor on the number of heads in a tile
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,7 @@ ENTRIES = (
         call=lambda sizes: {**_causal(sizes), **dropout_on(sizes)}, **CROSSED,
     ),
     _entry(
-        DecoderBlock, "in tiles, cross, dropout", DECODER,
-        call=lambda sizes: {"band": Band(causal=True), **dropout_on(sizes)}, **CROSSED,
+        DecoderBlock, "in tiles, cross", DECODER, call=lambda sizes: {"band": Band(causal=True)}, **CROSSED,
     ),
     _entry(DecoderBlock, "pre-norm, no cross", X, call=_causal, pre_norm=True, activation="silu"),
     _entry(DecoderBlock, "post-norm, no cross, no bias", X, call=_causal, bias=False),

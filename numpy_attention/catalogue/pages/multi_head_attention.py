@@ -58,7 +58,7 @@ def _alibi(sizes: Sizes) -> Mapping[str, Any]:
 def _tiled(variant: str, band: Band, spec: str = X, **options: Any) -> Entry:
     def call(sizes: Sizes) -> Mapping[str, Any]:
         slopes = None if band.slopes is None else alibi_slopes(size_of(sizes, "H"))
-        return {"band": band._replace(slopes=slopes), **dropout_on(sizes)}
+        return {"band": band._replace(slopes=slopes)}
 
     return _entry(f"in tiles, {variant}", spec, call=call, **options)
 
@@ -76,7 +76,7 @@ ENTRIES = (
     _entry("rotary, interleaved, biases", X, rotary_base=10000.0, rotary_pairing="interleaved", bias=True),
     _entry("ALiBi, causal", X, call=_alibi),
     _tiled("causal", Band(causal=True)),
-    _tiled("ALiBi, window, padding, dropout", Band(True, 2, np.ones(1)), X_PADDING, dropout=0.3),
+    _tiled("ALiBi, window, padding", Band(True, 2, np.ones(1)), X_PADDING),
     _tiled("cross", Band(), CROSS, bias=True),
     _tiled(
         "rotary, grouped heads", Band(True), "x: B T d_model; d_model = G*H_kv*d_k",

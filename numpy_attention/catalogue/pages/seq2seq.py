@@ -41,7 +41,7 @@ ENTRIES = (
     _decoder("decoder, pre-norm", CROSS + ", mask: bool T T", pre_norm=True, activation="gelu"),
     _entry("post-norm", wrong="source_ids=999 target_ids=999 targets+0"),
     _entry("padded", PADDING),
-    _entry("in tiles, padded, dropout", lambda sizes: {**PADDING, **training_on(sizes)}, **TILED, dropout=0.3),
+    _entry("in tiles, padded", PADDING, **TILED),
     _entry("one table for all", tie_weights=True, share_embeddings=True, pre_norm=True, positions="learned"),
     _entry("tied, label smoothing, dropout", training_on, tie_weights=True, label_smoothing=0.1, dropout=0.2),
     _entry("recomputed, dropout, loss by rows", training_on, recompute=True, rows=1, dropout=0.2, label_smoothing=0.1),

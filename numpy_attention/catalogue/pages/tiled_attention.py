@@ -1,17 +1,17 @@
-"""Attention in little memory (Chapter 12): tiles of any size, with mask, window, ALiBi and dropout."""
+"""Attention in little memory (Chapter 12): tiles of any size, with mask, window and ALiBi."""
 
 from typing import Any
 
 import numpy as np
 
 from numpy_attention import ops
-from numpy_attention.catalogue.entry import Array, Entry, generator, op_entry
+from numpy_attention.catalogue.entry import Array, Entry, op_entry
 from numpy_attention.catalogue.exercise import Exercise, Try, peak_memory
 from numpy_attention.catalogue.mistake import backward_of
 from numpy_attention.catalogue.pages.attention import GROUPED, GROUPS, ONE_HEAD, QKV, REFUSED, plain_attention
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.ops.tiled_attention import TiledAttentionCache, tiled_attention_backward
-from numpy_attention.ops.tiles import Band, TileDropout, key_tiles, query_tiles
+from numpy_attention.ops.tiles import Band, key_tiles, query_tiles
 
 CHAPTER = 12
 
@@ -19,16 +19,12 @@ SQUARE = "q: B H T d_k, k: B H T d_k, v: B H T d_v"
 NO_BATCH = "q: H T_q d_k, k: H T_k d_k, v: H T_k d_v"
 
 
-def _entry(
-    spec: str, variant: str, wrong: str = "", alibi: bool = False, dropout: float = 0.0, **options: Any
-) -> Entry:
-    def complete(sizes: Sizes) -> dict[str, Any]:
+def _entry(spec: str, variant: str, wrong: str = "", alibi: bool = False, **options: Any) -> Entry:
+    def with_slopes(sizes: Sizes) -> dict[str, Any]:
         heads = [sizes[name] for name in ("H", "G", "H_kv") if name in sizes]  # H_q = G H_kv
-        slopes = {"slopes": ops.alibi_slopes(int(np.prod(heads)))} if alibi else {}
-        return {**options, **slopes, **({"dropout": dropout, "rng": generator()} if dropout else {})}
+        return {**options, "slopes": ops.alibi_slopes(int(np.prod(heads)))}
 
-    given = complete if alibi or dropout else options
-    return op_entry("tiled_attention", spec, variant, options=given, wrong=wrong)
+    return op_entry("tiled_attention", spec, variant, options=with_slopes if alibi else options, wrong=wrong)
 
 
 ENTRIES = (
@@ -50,15 +46,13 @@ ENTRIES = (
     _entry(QKV + ", mask: bool T_q T_k", "window and mask, tiles of 2", block_size=2, causal=True, window=3),
     _entry(QKV, "ALiBi, tiles of 2", alibi=True, block_size=2),
     _entry(SQUARE, "ALiBi, causal", alibi=True, block_size=3, causal=True),
-    _entry(QKV, "dropout, tiles of 2", dropout=0.4, block_size=2),
-    _entry(SQUARE, "dropout, causal", dropout=0.4, block_size=2, causal=True),
     _entry(
-        GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", alibi=True, dropout=0.3,
+        GROUPED + ", mask: bool B 1 T_q T_k" + GROUPS, "grouped heads, causal, all at once", alibi=True,
         block_size=2, causal=True, window=3
     ),
     _entry(
         GROUPED + ", mask: bool B 1 T_q T_k, sink: H_q" + GROUPS, "grouped heads, softcap, sink, window", alibi=True,
-        dropout=0.3, block_size=2, window=2, ahead=2, softcap=1.5
+        block_size=2, window=2, ahead=2, softcap=1.5
     ),
 )
 
@@ -111,20 +105,6 @@ def tile_mask_left_out(dy: Array, cache: TiledAttentionCache) -> Any:
     Hides: the test has no mask; causal tiles that are skipped completely hide most of the mistake.
     """
     return tiled_attention_backward(dy, cache._replace(mask=None, band=Band(slopes=cache.band.slopes)))
-
-
-@backward_of("tiled_attention", diagnosis="right without dropout")
-def dropout_of_another_tile(dy: Array, cache: TiledAttentionCache) -> Any:
-    """The backward counts columns from one, the forward from zero, so it uses the dropout mask of another tile.
-
-    Hides: dropout is off in the test.
-    """
-
-    class Shifted(TileDropout):
-        def factors(self, s: Array, heads: slice, rows: slice, columns: slice) -> Array | None:
-            return super().factors(s, heads, rows, slice(columns.start + 1, columns.stop + 1))
-
-    return tiled_attention_backward(dy, cache._replace(dropout=Shifted(*cache.dropout)))
 
 
 @backward_of("tiled_attention", diagnosis="does the backward use a different formula than the forward")
@@ -188,7 +168,6 @@ EXERCISES = (
         Try("tiled_attention", ONE_HEAD, "tiles of 2", {"block_size": 2}),
         Try("tiled_attention", ONE_HEAD + ", mask: bool T_q T_k", "mask", {"block_size": 3}),
     ), memory=no_square_array, leave_out=(
-        "dropout_of_another_tile", "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long",
-        "keys_ahead_forgotten",
+        "distance_forgotten", "sink_left_out_of_L", "window_one_key_too_long", "keys_ahead_forgotten",
     )),
 )
