@@ -37,7 +37,8 @@ def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, 
     path = FOLDER if name is None else located(name)
     model: Any
     vocabulary: Vocabulary
-    if path.is_file() or ((path / "config.json").exists() and not (path / checkpoint.NAME).exists()):
+    run = (path / checkpoint.NAME).exists() or not (path / "config.json").exists()
+    if path.suffix != ".npz" and (path.is_file() or not run):
         model, vocabulary = load_pretrained(path)
     else:
         config, arrays, meta = load_run(path)

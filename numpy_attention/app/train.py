@@ -29,7 +29,7 @@ from numpy_attention.app.tasks import kind_of_task, make_task
 from numpy_attention.errors import InputError, one_line, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import OF_MODELS, TrainConfig, option
+from numpy_attention.training.config import TrainConfig, option
 from numpy_attention.training.log import read_log
 from numpy_attention.training.mpi import Ranks, started_ranks
 from numpy_attention.training.parallel import Workers
@@ -39,10 +39,12 @@ from numpy_attention.training.trainer import SAMPLE, NonFiniteError, Trainer, ge
 
 MAY_CHANGE = {"workers", "backend", "recompute", "text", "from_"}  # in a resumed run: a file may have moved
 WITHOUT_EFFECT: dict[tuple[str, ...], Any] = {  # settings that do nothing unless a setting has one of these values
-    ("text", "vocabulary", "vocab_size"): ("task", ["text"]),
+    ("text",): ("task", ["text"]),
+    ("vocab_size",): ("vocabulary", ["bpe"]),
     ("beta2",): ("optimizer", ["adam", "adamw"]),
     ("weight_decay",): ("optimizer", ["adamw"]),
-    ("vocabulary", *OF_MODELS.values()): ("from_", [None]),
+    ("vocabulary", "vocab_size", "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout",
+     "attention"): ("from_", [None]),
 }
 
 
@@ -82,7 +84,7 @@ def _new(a: argparse.Namespace, typed: dict[str, Any], ranks: Ranks) -> Trainer:
     directory = a.out or Path("runs", time.strftime("%Y-%m-%d-%H%M%S"))
     if (directory / checkpoint.NAME).exists():
         raise InputError(f"{directory} already holds a run; continue it with --resume, or give another --out")
-    settings, source = typed, str(a.config or "the options")
+    settings, source = typed, str(a.config or "")
     if a.config:
         try:
             with reading(a.config):

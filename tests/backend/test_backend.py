@@ -27,10 +27,9 @@ def broken(error: Exception) -> Any:
     return call
 
 
-def fake_cupy(devices: Any, arange: Any) -> types.ModuleType:
+def fake_cupy(arange: Any) -> types.ModuleType:
     module = types.ModuleType("cupy")
-    runtime = types.SimpleNamespace(getDeviceCount=devices)
-    module.__dict__.update(cuda=types.SimpleNamespace(runtime=runtime), arange=arange)
+    module.__dict__.update(arange=arange)
     return module
 
 
@@ -40,9 +39,6 @@ def test_numpy_arrays_stay_where_they_are(rng: np.random.Generator) -> None:
     assert backend.asarray(x) is x
     assert backend.to_host(x) is x
     backend.synchronize()
-    used, total = backend.memory()
-    assert 0 <= used <= total
-    assert f"NumPy {np.__version__}" in backend.describe()
 
 
 def test_array_moved_to_the_device_and_back_is_unchanged(device: Device, rng: np.random.Generator) -> None:
@@ -87,9 +83,7 @@ def test_an_unknown_backend_is_refused() -> None:
 
 MISSING = {
     "not installed": (None, r"pip install 'cupy-cuda12x\[ctk\]'"),
-    "no driver": (fake_cupy(broken(RuntimeError("none\nat all")), None), r"no working NVIDIA driver \(none\); check"),
-    "no device": (fake_cupy(lambda: 0, None), "finds no GPU; check nvidia-smi"),
-    "no libraries": (fake_cupy(lambda: 1, broken(RuntimeError("no nvrtc"))), r"compute on it \(no nvrtc\); install"),
+    "no device": (fake_cupy(broken(RuntimeError("none\nat all"))), r"on a GPU here \(none\); check that nvidia-smi"),
 }
 
 
@@ -107,7 +101,7 @@ def test_missing_gpu_gives_an_error_of_one_line_with_a_fix(what: str, monkeypatc
 
 def test_a_cupy_that_does_not_import_gives_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.import_module", broken(ImportError("libcuda.so.1: cannot open\nshared object")))
-    message = r"its import fails \(libcuda.so.1: cannot open\); install it again"
+    message = r"on a GPU here \(libcuda.so.1: cannot open\); check that nvidia-smi"
     with pytest.raises(BackendError, match=message) as caught:
         get_backend("cupy")
     assert "\n" not in str(caught.value)
@@ -116,12 +110,12 @@ def test_a_cupy_that_does_not_import_gives_one_line(monkeypatch: pytest.MonkeyPa
 def test_command_line_prints_the_error_in_one_line_and_exits_with_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(lambda: 0, None))
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy(broken(RuntimeError("no device"))))
     for command in (["train", "--out", str(tmp_path / "run")], ["gradcheck", "softmax"]):
         assert main([*command, "--backend", "cupy"]) == 2
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert shown.err.startswith("numpy-attention: CuPy finds no GPU; check nvidia-smi")
+        assert shown.err.startswith("numpy-attention: CuPy cannot compute on a GPU here (no device); check")
         assert shown.err.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
