@@ -97,25 +97,6 @@ def test_ctrl_c_stops_the_answer_but_not_the_program(path: Path, talk: Talk, mon
     assert out == certain + "\n" + tokenizer.decode(list(one.answer("or", TOKENS))) + "\n"
 
 
-class Interrupting(io.StringIO):
-    """A person who presses Ctrl-C where the lines end."""
-
-    def readline(self, *size: Any) -> str:
-        if line := super().readline(*size):
-            return line
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("kind", [Interrupting, io.StringIO], ids=["Ctrl-C", "Ctrl-D"])
-def test_terminal_shows_a_prompt_until_the_end_of_the_input(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, kind: type[io.StringIO]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", kind("/reset\n"))
-    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
-    assert main(["chat", str(path)]) == 0
-    assert capsys.readouterr() == ("> > ", COMMANDS + "\n")
-
-
 def test_question_that_does_not_fit_into_the_context_is_refused_until_reset(talk: Talk) -> None:
     _, err = talk("the user\nor\n/reset\nor\n", "--tokens", "999")
     assert "131 tokens and 19 new ones are too many" in err
