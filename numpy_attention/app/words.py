@@ -45,8 +45,9 @@ def chat(a: argparse.Namespace) -> int:
     print(COMMANDS, file=sys.stderr)
     with contextlib.suppress(ImportError):
         importlib.import_module("readline")  # arrow keys and the history of lines
+    prompt = "> " if sys.stdin.isatty() else ""
     with contextlib.suppress(EOFError, KeyboardInterrupt):
-        while (line := input("> " if sys.stdin.isatty() else "").strip()) != "/exit":
+        while (line := input(prompt).strip()) != "/exit":
             if line == "/reset":
                 conversation = Conversation(model, conversation.chat, **sampling(a))
             elif line.startswith("/"):
@@ -56,8 +57,7 @@ def chat(a: argparse.Namespace) -> int:
                     _show(words(tokenizer, conversation.answer(line, a.tokens)))
                 except InputError as error:  # for example, a question that does not fit into the context
                     print(error, file=sys.stderr)
-                used = f"{len(conversation.ids):,} of {conversation.context:,} tokens of context"
-                print(used, file=sys.stderr)
+                print(f"{len(conversation.ids):,} of {conversation.context:,} tokens of context", file=sys.stderr)
     return 0
 
 
@@ -69,7 +69,10 @@ def _show(pieces: Iterable[str]) -> None:
 
 
 def sampling(a: argparse.Namespace) -> dict[str, Any]:
-    """The options as keyword arguments of `stream`; InputError for impossible settings."""
+    """The options as keyword arguments of `stream`.
+
+    Raises: InputError for impossible settings.
+    """
     try:
         require_size("sample", "--tokens", a.tokens, at_least=0)
         rng = np.random.default_rng(require_size("sample", "--seed", a.seed, at_least=0))

@@ -24,7 +24,7 @@ from numpy_attention.training.config import OPTIMIZERS, TrainConfig, command_lin
         ({"seed": False}, "--seed must be a whole number, got False"),
         ({"task": ["text"]}, "--task must be a text, got a list"),
         ({"lora": 2}, "name one with --from"),
-        ({"from_": "m", "lora_alpha": 3.0}, "--lora-alpha and --keep need a low-rank change: give its rank with --lora"),
+        ({"from_": "m", "lora_alpha": 3.0}, "need a low-rank change: give its rank with --lora"),
         ({"from_": "m", "keep": "merged"}, "--lora-alpha and --keep need"),
         ({"workers": 10**6}, "--workers must be at least 0 and below 1025, got 1000000"),
         ({"vocab_size": 256}, "--vocab-size must be at least 257, got 256"),
