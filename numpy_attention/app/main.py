@@ -1,7 +1,4 @@
-"""The command line, `python -m numpy_attention COMMAND`: all commands with their arguments.
-
-    train --steps 300     the arguments   ->   the function `run` of train.py   ->   exit code
-"""
+"""The command line, `python -m numpy_attention COMMAND`: all commands with their arguments."""
 
 import argparse
 import io
@@ -11,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from numpy_attention.app import attend, embed, gradcheck, grade, source, train, words
+from numpy_attention.app import gradcheck, grade, reading, source, train, words
 from numpy_attention.backend import NAMES, BackendError
 from numpy_attention.errors import InputError, one_line
 from numpy_attention.pretrained.fetch import SOURCES
@@ -83,15 +80,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--system", help="the system message (default: as in training)")
     _add_sampling(add, tokens=512, temperature=0.0)
 
-    add = command("embed", embed.run, "find the lines of a text nearest in meaning")
+    add = command("embed", reading.embed, "find the lines of a text nearest in meaning")
     add("model", metavar="MODEL", help=MODEL.format("minilm"))
     add("file", type=Path, metavar="FILE", help="a UTF-8 text; of a long line, the beginning is compared")
     add("--query", required=True, help="the text to compare the lines with")
     add("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")
 
-    add = command("attend", attend.run, "draw a model's attention")
+    add = command("attend", reading.attend, "draw a model's attention")
     add("model", metavar="MODEL", nargs="?", help=MODEL.format("smollm2 or minilm") + SHIPPED)
-    add("--text", default=attend.TEXT, help=f"the text that the model reads (default: {attend.TEXT!r})")
+    add("--text", default=reading.TEXT, help=f"the text that the model reads (default: {reading.TEXT!r})")
     add("--out", type=Path, default=Path("attention.png"), help="a .png, .svg or .pdf file (default: attention.png)")
     default = "(default: the layer that looks least at the first token)"
     add("--layer", type=int, help=f"the layer to draw, counted from 0 {default}")

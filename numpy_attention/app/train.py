@@ -41,8 +41,7 @@ MAY_CHANGE = {"workers", "backend", "recompute", "text", "from_"}  # in a resume
 WITHOUT_EFFECT: dict[tuple[str, ...], Any] = {  # settings that do nothing unless a setting has one of these values
     ("text",): ("task", ["text"]),
     ("vocab_size",): ("vocabulary", ["bpe"]),
-    ("beta2",): ("optimizer", ["adam", "adamw"]),
-    ("weight_decay",): ("optimizer", ["adamw"]),
+    ("beta2", "weight_decay"): ("optimizer", ["adam", "adamw"]),
     ("vocabulary", "vocab_size", "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout",
      "attention"): ("from_", [None]),
 }

@@ -48,7 +48,7 @@ def test_error_in_a_command_is_one_line(
     def failing(_: object) -> int:
         raise error
 
-    monkeypatch.setattr("numpy_attention.app.attend.run", failing)
+    monkeypatch.setattr("numpy_attention.app.reading.attend", failing)
     assert main(["attend"]) == code
     assert capsys.readouterr() == ("", f"numpy-attention: {message}\n")
 
@@ -56,7 +56,7 @@ def test_error_in_a_command_is_one_line(
 def test_character_that_the_console_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("numpy_attention.app.attend.run", lambda _: print("a → b") or 0)
+    monkeypatch.setattr("numpy_attention.app.reading.attend", lambda _: print("a → b") or 0)
     assert main(["attend"]) == 0
     sys.stdout.flush()
     assert written.getvalue() == b"a \\u2192 b\n"

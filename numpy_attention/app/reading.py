@@ -1,8 +1,4 @@
-"""attend: draw the attention of a model that reads a text.
-
-A picture has no room for the heads of all layers, so one layer is drawn. A head without a useful token looks at the
-first token. So, without --layer, the command draws the layer that looks least at the first token.
-"""
+"""attend and embed: a model reads a text, and we see its attention or compare meanings."""
 
 import argparse
 from typing import Any
@@ -13,13 +9,20 @@ from numpy_attention.app import plots
 from numpy_attention.app.source import encoded, load_model
 from numpy_attention.errors import InputError
 from numpy_attention.models.model import Model
+from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.training.data import read_text
+from numpy_attention.training.parallel import Workers, usable_cores
 
 TEXT = "The value of the expression is"  # for the small GPT that comes with the book
 LONGEST = 512  # tokens: the weights of all heads are in memory together
 
 
-def run(a: argparse.Namespace) -> int:
-    """Write the picture and print its path."""
+def attend(a: argparse.Namespace) -> int:
+    """Draw the attention of a model that reads a text: write the picture and print its path.
+
+    A picture has no room for the heads of all layers, so one layer is drawn. A head without a useful token looks at the
+    first token. So, without --layer, the command draws the layer that looks least at the first token.
+    """
     model, vocabulary = load_model(a.model, Model, "be drawn")
     ids = encoded(vocabulary, a.text, "--text", min(LONGEST, model.config.context_length))
     weights = model.attention_weights(ids[None])  # {layer: (1, H, T, T)}
@@ -39,4 +42,19 @@ def run(a: argparse.Namespace) -> int:
     except (ModuleNotFoundError, ValueError) as error:  # no matplotlib, an unknown ending, or weights with NaN
         raise InputError(str(error)) from None
     print(f"{a.out}: {title} for {a.text!r}")
+    return 0
+
+
+def embed(a: argparse.Namespace) -> int:
+    """Print the lines of a text whose meaning is nearest to a query, each with its cosine and its line number."""
+    lines = {n: line.strip() for n, line in enumerate(read_text(a.file).split("\n"), 1) if line.strip()}
+    model, vocabulary = load_model(a.model, TextEncoder, "compare meanings")
+    limit = model.config.context_length
+    query = encoded(vocabulary, a.query.strip(), "--query", limit)
+    ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
+    with Workers(usable_cores()) as workers:
+        y, *others = workers.map(lambda one: model.forward(one[None, :limit])[0][0], [query, *ids])  # each (d_model,)
+    cosines = {n: float(y @ other) for n, other in zip(lines, others)}
+    for n in sorted(cosines, key=lambda n: -cosines[n])[: a.top]:
+        print(f"{cosines[n]:6.3f}  {n:>{len(str(max(lines)))}}  {lines[n]}")
     return 0
