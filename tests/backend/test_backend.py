@@ -178,7 +178,7 @@ def test_code_of_the_page_on_gpus_runs(
 
 
 @pytest.mark.parametrize(("cupy", "sentence"), [
-    (None, "CuPy"), (types.SimpleNamespace(), r"GPU here \(.* no attribute 'arange'\); check that nvidia-smi lists a GPU"),
+    (None, "CuPy"), (types.SimpleNamespace(), r"GPU here \(.* no attribute 'arange'\); check that nvidia-smi lists"),
 ], ids=["no CuPy", "no GPU"])
 def test_missing_gpu_is_one_line_with_a_fix(
     cupy: Any, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
