@@ -25,8 +25,6 @@ PARTS = {
     "layers": "Part II. Layers: functions with parameters",
     "models": "Part III. Models",
     "training": "Part IV. Training",
-    "runs": "Part IV, continued. Long runs",
-    "tasks": "Tasks for training",
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
     "recent": "Part VII. Attention since 2023",
@@ -38,7 +36,7 @@ PARTS = {
 NAMES = ("ops", "layers", "models", "training", "inside", "recent", "gradcheck")  # the parts with public names
 REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
-    "plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
+    "app.plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
 }
 HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
@@ -89,8 +87,6 @@ def public_names() -> list[str]:
 
 def names_of(part: str) -> list[str]:
     """The public names of a part: its `__all__`, or else the functions and classes that it defines."""
-    if not (PACKAGE / part).is_dir() and not (PACKAGE / part).with_suffix(".py").exists():
-        return []
     module = importlib.import_module(f"numpy_attention.{part}")
     if hasattr(module, "__all__"):
         return list(module.__all__)
@@ -180,9 +176,10 @@ def write_reference(made: set[Path]) -> None:
                 page += ["   :members:", *["   :show-inheritance:"] * (obj.__bases__ != (object,))]
             page.append("")
             index += [f"   * - :py:obj:`~{place}.{name}`", f"     - {inline(summary(obj), public)}"]
-        write(DOCS / "api" / f"{part}.rst", page, made)
+        name = part.rpartition(".")[2]
+        write(DOCS / "api" / f"{name}.rst", page, made)
         index.append("")
-        listed.append(f"   {part}")
+        listed.append(f"   {name}")
     write(DOCS / "api" / "index.rst", [*index, ".. toctree::", "   :hidden:", "", *listed], made)
 
 

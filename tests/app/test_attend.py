@@ -98,7 +98,7 @@ def test_refuses_undrawable_arguments_in_one_line(options: list[str], message: s
 
 def test_refuses_weights_that_are_not_finite(tmp_path: Path, capsys: Captured) -> None:
     err = refused(capsys, "attend", tiny.write_overflowing(tmp_path, tiny.GPT2), "--text", "rain")
-    assert "weights must be finite, got nan" in err
+    assert "each number must be finite, got nan" in err
 
 
 def test_without_matplotlib_the_error_names_the_package(

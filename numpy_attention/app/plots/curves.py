@@ -1,84 +1,88 @@
-"""Pictures with lines: training, its curvature, the flow of gradients, the error of numerical differences."""
+"""Pictures with lines: losses and scores during training, curvature, gradients, errors of numerical differences."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.app.plots.style import COLOURS, DASHES, FONT, INK, MARKERS, dress, legend, new_figure
+from numpy_attention.app.plots.style import COLOURS, DASHES, MARKERS, dress, legend, new_figure
 from numpy_attention.errors import shape_error
+from numpy_attention.inside.heads import head_name
 
-Log = Sequence[Mapping[str, Any]]
-PANELS = (("loss", "val_loss", "loss (nats)"), ("accuracy", "val_accuracy", "accuracy"))
+__all__ = ["gradient_flow", "head_scores_over_training", "largest_curvature"]
+__all__ += ["loss_by_position", "step_error", "training_curves"]
+
+Log = Sequence[Mapping[str, Any]]  # rows like the lines of log.jsonl
+Levels = Mapping[str, float] | None
+SMALLEST = 1e-17  # a logarithmic scale has no zero: smaller numbers are drawn here
 
 
-def training_curves(log: Log, levels: Mapping[str, float] | None = None, title: str = "Training") -> Any:
+def training_curves(log: Log, levels: Levels = None, title: str = "Training") -> Any:
     """Draw the loss against the step and, if the log holds accuracies, a second panel with the accuracy.
 
-    `log` is a list of rows like the lines of `log.jsonl`: `step` and any of `loss`, `val_loss`, `accuracy`,
-    `val_accuracy`; missing values are skipped. `levels` draws named levels to compare the loss with, such as
-    {"guessing": math.log(2)}.
-
-    Units: losses in nats, accuracies as a share from 0 to 1.
-
-    Raises: ValueError if no row holds a step and a loss or an accuracy.
+    `log` is a list of rows with `step` and any of `loss`, `val_loss`, `accuracy`, `val_accuracy`. `levels` draws named
+    levels to compare the loss with, such as {"guessing": math.log(2)}.
     """
-    found = {name: points(log, name) for panel in PANELS for name in panel[:2]}
-    panels = [panel for panel in PANELS if found[panel[0]] or found[panel[1]]]
-    if not panels:
-        expected = "rows with step and at least one of loss, val_loss, accuracy, val_accuracy"
-        raise shape_error("training_curves", "log", expected, f"{len(log)} rows without")
-    figure = new_figure(5.6 * len(panels), 3.8)
-    for axes, (training, held_out, label) in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels):
-        for i, (name, text) in enumerate(((training, "training batch"), (held_out, "held out"))):
-            if found[name]:
-                many = len(found[name]) > (60 if i else 1)
-                look: dict[str, Any] = {"color": COLOURS[i], "linestyle": DASHES[i], "linewidth": 1.2 + 0.6 * i}
-                axes.plot(*zip(*found[name]), **look, marker="" if many else MARKERS[i], markersize=4, label=text)
-        if training == "loss":
-            for name, level in (levels or {}).items():
-                _draw_level(axes, level, name, COLOURS[4], INK)
-        else:
-            axes.set_ylim(-0.02, 1.02)
-        dress(axes, f"{title}: {training}", "step", label, grid=True)
-        legend(axes)
+    found = {kind: [_curve(log, kind), _curve(log, f"val_{kind}")] for kind in ("loss", "accuracy")}
+    panels = {kind: dict(zip(("training batch", "held out"), curves)) for kind, curves in found.items() if any(curves)}
+    _require("training_curves", panels, "loss, val_loss, accuracy or val_accuracy")
+    figure = _figure({f"{title}: {kind}": curves for kind, curves in panels.items()}, "step", "", levels)
+    for axes, kind in zip(figure.axes, panels):
+        axes.set_ylabel("loss (nats)" if kind == "loss" else kind)
+    return figure
+
+
+def loss_by_position(log: Log, levels: Levels = None, title: str = "The loss along the text") -> Any:
+    """Draw the loss at each position, for five rows of the log, evenly spaced from the first to the last.
+
+    `log` is a list of rows with `step` and `loss_at_0`, `loss_at_1`, ...; other rows are skipped.
+    """
+    rows = [row for row in log if "step" in row and "loss_at_0" in row]
+    _require("loss_by_position", rows, "loss_at_0, loss_at_1, ...")
+    curves = {}
+    for row in [rows[round(i)] for i in np.linspace(0, len(rows) - 1, 5)]:
+        losses = [row[name] for name in row if name.startswith("loss_at_")]
+        curves[f"step {row['step']:,}"] = range(len(losses)), losses
+    return _figure({title: curves}, "position", "loss (nats)", levels)
+
+
+def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
+    """Draw the scores of heads against the step: a panel for each kind of score, with the five best heads at the end.
+
+    `log` is a list of rows with `step` and any of `kind.layer.head`, such as `previous_token.blocks.0.attention.3`.
+    """
+    panels: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(name for row in log if "step" in row for name in row):
+        if found := re.fullmatch(r"(\w+)\.(.+\.\d+)", name):
+            panels.setdefault(found[1].replace("_", " "), {})[head_name(found[2])] = _curve(log, name)
+    _require("head_scores_over_training", panels, "scores, kind.layer.head")
+    for kind, heads in panels.items():
+        panels[kind] = dict(sorted(heads.items(), key=lambda item: -item[1][1][-1])[:5])
+    figure = _figure(panels, "step", "score")
+    figure.suptitle(title)
     return figure
 
 
 def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any:
     """Draw the size of the gradients, layer by layer from the input to the output, on a logarithmic scale.
 
-    `grads` is the result of a `backward`, a dict whose names contain dots, or {label: grads} to compare several. The
-    line is the root mean square over all gradients of a layer; each small mark is one of several parameters of the
-    layer. A logarithmic scale has no zero: a gradient of exactly zero is a cross on the lower edge.
-
-    Raises: ValueError if there are no gradients.
+    `grads` is the result of a `backward`, or {label: grads} to compare several. The line is the root mean square over
+    all gradients of a layer; each small mark is one parameter. A gradient of exactly zero is drawn at 1e-17.
     """
     several = {"": grads} if all(hasattr(grad, "shape") for grad in grads.values()) else grads
-    per_label = {label: _by_layer(one) for label, one in several.items()}
-    layers = list(dict.fromkeys(layer for sizes in per_label.values() for layer in sizes))
-    if not layers:
-        raise shape_error("gradient_flow", "grads", "a dict of gradients by name", grads, "model.backward(cache)?")
-    figure = new_figure(max(5.0, 1.8 + 0.55 * len(layers)), 4.0)
-    axes = figure.subplots()
+    layers = list(dict.fromkeys(_layer(name) for one in several.values() for name in one))
+    curves = {}
+    for label, one in several.items():
+        by_layer = [[grad for name, grad in one.items() if _layer(name) == layer] for layer in layers]
+        curves[label] = range(len(layers)), [_size(*grads_of_layer) for grads_of_layer in by_layer]
+    figure = _figure({title: curves}, "layer, from input to output", "root mean square of the gradient")
+    axes = figure.axes[0]
+    for n, one in enumerate(several.values()):
+        places = [layers.index(_layer(name)) for name in one]
+        axes.plot(places, [_size(grad) for grad in one.values()], "_", color=COLOURS[n % 5])
     axes.set_yscale("log")
-    lower_edge = axes.get_xaxis_transform()  # x in layers, y from 0 to 1 along the axis
-    for n, (label, of_layers) in enumerate(per_label.items()):
-        look = _look(n)
-        places = [layers.index(layer) for layer in of_layers]
-        total = [_rms(np.concatenate(arrays)) for arrays in of_layers.values()]
-        axes.plot(places, total, **{**look, "markersize": 6, "linewidth": 1.6}, label=label or None)
-        for x, arrays in zip(places, of_layers.values()):
-            beside, sizes = x + 0.12 + 0.12 * n, [_rms(array) for array in arrays]
-            if len(arrays) > 1:  # the line already shows a single parameter
-                axes.plot([beside] * len(sizes), sizes, "_", color=look["color"], markersize=7, alpha=0.7)
-            if not all(array.any() for array in arrays):
-                cross = {"marker": "x", "markersize": 8, "markeredgewidth": 2, "clip_on": False}
-                axes.plot([beside], [0.02], **cross, linestyle="", color=look["color"], transform=lower_edge)
-    dress(axes, title, "layer, from input to output", "root mean square of the gradient", grid=True)
     axes.set_xticks(range(len(layers)), layers, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_xlim(-0.5, len(layers) - 0.2)
-    legend(axes)
     return figure
 
 
@@ -91,17 +95,10 @@ def step_error(
     and grows like 1/h. An error of exactly zero is drawn at 1e-17.
 
     Shapes: steps (n,), errors {name of the method: (n,)} -> Figure
-
-    Raises: ValueError if a method does not have one error for each step.
     """
-    figure = new_figure(6.4, 4.2)
-    axes = figure.subplots()
-    for n, (label, values) in enumerate(errors.items()):
-        axes.plot(steps, np.maximum(np.abs(values), 1e-17), **_look(n), label=label)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    dress(axes, title, "step h", "relative error", grid=True)
-    legend(axes)
+    curves = {name: (steps, np.maximum(np.abs(values), SMALLEST)) for name, values in errors.items()}
+    figure = _figure({title: curves}, "step h", "relative error")
+    figure.axes[0].set(xscale="log", yscale="log")
     return figure
 
 
@@ -110,52 +107,49 @@ def largest_curvature(
 ) -> Any:
     """Draw the largest curvature of the loss against the step, with a line for each learning rate.
 
-    The level 2 / learning rate has the colour of its line. If the curvature is above this level, a step along the
-    direction of this curvature ends further from the minimum than it began.
+    If the curvature is above the dotted level 2 / learning rate, a step along the direction of this curvature ends
+    further from the minimum than it began.
 
     Shapes: steps (n,), curvatures {learning rate: (n,)} -> Figure
-
-    Raises: ValueError if a learning rate does not have one curvature for each step.
     """
-    figure = new_figure(6.4, 4.2)
-    axes = figure.subplots()
-    for n, (rate, values) in enumerate(curvatures.items()):
-        axes.plot(steps, values, **_look(n), label=f"learning rate {rate:g}")
-        _draw_level(axes, 2 / rate, f"2 / {rate:g}", COLOURS[n % 5], COLOURS[n % 5])
-    dress(axes, title, "step", "largest curvature", grid=True)
-    legend(axes)
+    curves = {f"learning rate {rate:g}": (steps, values) for rate, values in curvatures.items()}
+    levels = {f"2 / {rate:g}": 2 / rate for rate in curvatures}
+    return _figure({title: curves}, "step", "largest curvature", levels)
+
+
+def _figure(panels: Mapping[str, Mapping[str, Any]], x: str, y: str, levels: Levels = None) -> Any:
+    """A figure of panels {title: {label of a line: (x, y)}}, with dotted levels in the first panel."""
+    figure = new_figure(1.0 + 5.0 * len(panels), 4.0)
+    for i, (title, curves) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), i + 1)
+        dress(axes, title, x, y, grid=True)
+        for n, (label, curve) in enumerate(curves.items()):
+            marker = MARKERS[n % 5] if curve and len(curve[0]) < 60 else ""
+            axes.plot(*curve, label=label, color=COLOURS[n % 5], linestyle=DASHES[n % 5], marker=marker, markersize=4)
+        legend(axes)
+    for name, level in (levels or {}).items():
+        figure.axes[0].axhline(level, color=COLOURS[4], linestyle=":")
+        at_right: Any = ("axes fraction", "data")
+        figure.axes[0].annotate(name, (1.01, level), xycoords=at_right, va="center", fontsize=8)
     return figure
 
 
-def points(log: Log, name: str) -> list[tuple[int, float]]:
-    """(step, value) of each row of the log that holds both."""
-    return [(row["step"], float(row[name])) for row in log if "step" in row and row.get(name) is not None]
+def _curve(log: Log, name: str) -> Any:
+    """(steps, values) of the rows of the log that hold both, or () if there is no such row."""
+    return tuple(zip(*[(row["step"], row[name]) for row in log if "step" in row and row.get(name) is not None]))
 
 
-def _draw_level(axes: Any, level: float, name: str, colour: str, of_name: str) -> None:
-    """Draw a dotted line across the picture, with its name at the right end."""
-    axes.axhline(level, color=colour, linestyle=":", linewidth=1.2)
-    right_end: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    font: dict[str, Any] = {"fontsize": 8, "color": of_name, "family": FONT}
-    axes.annotate(name, (1, level), xytext=(4, 0), va="center", **right_end, **font)
+def _require(op: str, found: object, names: str) -> None:
+    if not found:
+        raise shape_error(op, "log", f"rows with step and {names}", "none of them")
 
 
-def _look(n: int) -> dict[str, Any]:
-    """The look of line number n in a picture."""
-    styles = {"color": COLOURS[n % 5], "linestyle": DASHES[n % 5], "marker": MARKERS[n % 5]}
-    return {**styles, "markersize": 4, "linewidth": 1.4}
+def _layer(name: str) -> str:
+    """The layer of a parameter: `blocks.0` for `blocks.0.attention.w_q`, `head` for `head.w`."""
+    return re.sub(r"(\.\d+)?\..*", r"\1", name)
 
 
-def _by_layer(grads: Mapping[str, Any]) -> dict[str, list[np.ndarray]]:
-    """The flat gradients of each layer: `blocks.0.attention.w_q` belongs to `blocks.0`, `head.w` to `head`."""
-    layers: dict[str, list[np.ndarray]] = {}
-    for name, grad in grads.items():
-        parts = name.split(".")
-        depth = 2 if len(parts) > 2 and parts[1].isdigit() else 1
-        layers.setdefault(".".join(parts[:depth]), []).append(np.asarray(grad, dtype=np.float64).ravel())
-    return layers
-
-
-def _rms(flat: np.ndarray) -> float:
-    """The root mean square; NaN, which is not drawn, if it is zero."""
-    return float(np.sqrt(np.mean(flat * flat))) or float("nan")
+def _size(*gradients: np.ndarray) -> float:
+    """The root mean square of all elements together; NaN, which is not drawn, if there are none."""
+    flat = np.concatenate([np.zeros(0), *map(np.ravel, gradients)])
+    return max(float(np.sqrt(np.mean(flat**2))), SMALLEST) if flat.size else np.nan

@@ -1,183 +1,191 @@
-"""Pictures of matrices: attention weights, masks, tables of positions, any matrix."""
+"""Pictures of matrices: attention weights, masks, positions, scores of heads, effects of patches, words of a lens."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.app.plots import cells, style
-from numpy_attention.app.plots.cells import Tokens, checked, figure_of_cells, inches, labels_of
-from numpy_attention.errors import broadcasts_to, dtype_error, require_bools, shape_error, value_error
+from numpy_attention.app.plots.style import INK, ORANGE_TO_BLUE, WHITE_TO_BLUE, colour_map, dress, new_figure
+from numpy_attention.errors import require_bools, shape_error, value_error
+from numpy_attention.inside.heads import head_name
+from numpy_attention.pieces import non_finite
 
-Panels = list[list[tuple[str, np.ndarray]]]  # rows of maps, each with its title
+__all__ = ["attention_heads", "attention_layers", "attention_map", "head_scores", "lens_table", "mask_map"]
+__all__ += ["matrix_map", "patching_map", "positions_map"]
+
+FEW = 10  # up to this many rows and columns, each cell shows its number
+NARROW = 0.11  # inches; labels do not fit narrower cells, and positions replace the labels
+VISIBLE_WHITESPACE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"})
+
+Labels = Sequence[object] | None
 
 
 def attention_map(
-    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights",
-    mask: np.ndarray | None = None, numbers: bool | None = None, x: str = "key", y: str = "query",
+    weights: np.ndarray, queries: Labels = None, keys: Labels = None, title: str = "Attention weights",
+    mask: np.ndarray | None = None, x: str = "key", y: str = "query",
 ) -> Any:
-    """Draw one head: a row for each query, a column for each key. A stronger blue is a larger weight.
+    """Draw one head: a row for each query, a column for each key. Hidden pairs of the mask are hatched (thin lines).
 
-    `queries` and `keys` are the tokens; keys default to the queries if there are equally many. `mask` hatches the
-    hidden pairs (thin lines), so a reader can distinguish a hidden pair from a small weight. By default each cell shows
-    its weight with two decimals if there are few cells; `numbers` forces this on or off. `x` and `y` name the axes.
-
-    Shapes: weights (T_q, T_k), mask broadcastable to it -> Figure
-
-    Raises: ValueError or TypeError for another shape, a weight below 0, a number of tokens that does not fit, or a mask
-    that is not boolean.
+    Shapes: weights (T_q, T_k), queries T_q tokens, keys T_k tokens, mask of bool, broadcastable to weights -> Figure
     """
-    op = "attention_map"
-    weights = _weights(op, weights, "one matrix (T_q, T_k)", "pick one head: weights[0, 0], or use attention_heads")
-    if mask is not None:
-        mask = _mask(op, mask)
-        if not broadcasts_to(mask.shape, weights.shape):
-            raise shape_error(op, "mask", f"broadcastable to {weights.shape}", mask.shape)
-    labels = _tokens(op, weights.shape, queries, keys)
-    return figure_of_cells(weights, *labels, title, x, y, "weight", visible=mask, numbers=numbers)
+    return _figure("attention_map", {title: weights}, queries, keys or queries, x, y, "weight", mask=mask)
 
 
 def attention_heads(
-    weights: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Attention weights, head by head",
+    weights: np.ndarray, queries: Labels = None, keys: Labels = None, title: str = "Attention weights, head by head",
     x: str = "key", y: str = "query",
 ) -> Any:
     """Draw every head of a layer in one grid with one colour scale.
 
-    Shapes: weights (H, T_q, T_k) -> Figure
-
-    Raises: ValueError for another shape, a weight below 0, or a number of tokens that does not fit.
+    Shapes: weights (H, T_q, T_k), queries T_q tokens, keys T_k tokens -> Figure
     """
-    op = "attention_heads"
-    weights = _weights(op, weights, "(H, T_q, T_k)", "pick one sequence of the batch: weights[0]")
-    heads = [(f"head {h}", head) for h, head in enumerate(weights)]
-    fitting = max(1, min(4, int(11.0 / (0.7 + 0.72 * inches(*weights.shape[1:])[0]))))  # on a page, readable
-    across = -(-len(heads) // -(-len(heads) // fitting))  # rows of nearly equal length
-    panels = [heads[i : i + across] for i in range(0, len(heads), across)]
-    return _grid(panels, _tokens(op, weights.shape[1:], queries, keys), title, x, y)
+    heads, across = {f"head {h}": head for h, head in enumerate(weights)}, int(np.ceil(np.sqrt(len(weights))))
+    return _figure("attention_heads", heads, queries, keys or queries, x, y, "weight", across, title)
 
 
 def attention_layers(
-    weights: Mapping[str, np.ndarray], queries: Tokens = None, keys: Tokens = None,
-    title: str = "Attention weights, layer by layer", sequence: int = 0, x: str = "key", y: str = "query",
+    weights: Mapping[str, np.ndarray], queries: Labels = None, keys: Labels = None,
+    title: str = "Attention weights, layer by layer", x: str = "key", y: str = "query",
 ) -> Any:
-    """Draw the result of `model.attention_weights(ids)`: a row of heads for each layer, with one colour scale.
+    """Draw the result of `model.attention_weights(ids)` for the first sequence: a row of heads for each layer.
 
-    `sequence` picks one sequence of the batch. All layers must have the same queries and keys: draw the encoder, the
-    decoder and the cross-attention in three figures.
+    All layers must have the same queries and keys: draw encoder, decoder and cross-attention in three figures.
 
-    Shapes: weights {name: (B, H, T_q, T_k)} -> Figure
-
-    Raises: ValueError for other shapes, a weight below 0, or a number of tokens that does not fit; TypeError if weights
-    is not a dict; IndexError if the batch has no such sequence.
+    Shapes: weights {name: (B, H, T_q, T_k)}, queries T_q tokens, keys T_k tokens -> Figure
     """
-    op, fix = "attention_layers", "with one sequence give it a batch axis: weights[None]"
-    if not isinstance(weights, Mapping) or not weights:
-        made = "model.attention_weights(ids) gives one"
-        raise dtype_error(op, "weights", "a dict with at least one layer", type(weights).__name__, made)
-    shape = "(B, H, T_q, T_k) in each layer"
-    layers = {name: _weights(op, of_layer, shape, fix)[sequence] for name, of_layer in weights.items()}
-    sizes = {of_layer.shape[1:] for of_layer in layers.values()}
-    if len(sizes) > 1:
-        fix = "draw encoder, decoder and cross-attention in separate figures"
-        raise shape_error(op, "weights", "the same (T_q, T_k) in all layers", sorted(sizes), fix)
-    panels = [[(f"{name}, head {h}", head) for h, head in enumerate(heads)] for name, heads in layers.items()]
-    return _grid(panels, _tokens(op, sizes.pop(), queries, keys), title, x, y)
+    heads = {f"{name}, head {h}": head for name, layer in weights.items() for h, head in enumerate(layer[0])}
+    across = len(heads) // len(weights)
+    return _figure("attention_layers", heads, queries, keys or queries, x, y, "weight", across, title)
 
 
-def mask_map(mask: np.ndarray, queries: Tokens = None, keys: Tokens = None, title: str = "Who may look at whom") -> Any:
+def mask_map(mask: np.ndarray, queries: Labels = None, keys: Labels = None, title: str = "Who may look at whom") -> Any:
     """Draw a mask: a cell is filled if the query may look at the key, and hatched if it may not.
 
-    Shapes: mask (T_q, T_k) of bool -> Figure
-
-    Raises: ValueError or TypeError if mask is not one boolean matrix, or a number of tokens does not fit.
+    Shapes: mask (T_q, T_k) of bool, queries T_q tokens, keys T_k tokens -> Figure
     """
-    from matplotlib.patches import Patch
-
-    mask = _mask("mask_map", mask)
-    fill = 0.6 * checked("mask_map", "mask", mask, "one matrix (T_q, T_k)", "pick one: mask[0, 0]")
-    labels, margins = _tokens("mask_map", mask.shape, queries, keys), (2.0, 1.9)
-    look: dict[str, Any] = {"visible": mask, "largest": 1.0, "numbers": False}
-    figure = figure_of_cells(fill, *labels, title, "key", "query", margins=margins, **look)
-    blue = style.colour_map("white_to_blue", style.WHITE_TO_BLUE)(0.6)
-    seen = Patch(facecolor=blue, edgecolor=style.INK, label="may look")
-    hidden = Patch(facecolor="white", edgecolor="#888888", hatch="///", label="hidden")
-    font = {"family": style.FONT, "size": 9}
-    figure.legend(handles=[seen, hidden], loc="outside lower center", ncols=2, frameon=False, prop=font)
-    return figure
+    x = "key\n(filled: may look; hatched: hidden)"
+    return _figure("mask_map", {title: mask}, queries, keys or queries, x, "query", "", largest=1.7, mask=mask)
 
 
 def matrix_map(
-    matrix: np.ndarray, rows: Tokens = None, columns: Tokens = None, title: str = "", x: str = "column",
+    matrix: np.ndarray, rows: Labels = None, columns: Labels = None, title: str = "", x: str = "column",
     y: str = "row", value: str = "value",
 ) -> Any:
-    """Draw any matrix with its numbers: zero is white, positive blue, negative orange.
+    """Draw any matrix; `value` is the label of the colour bar, for example "nats".
 
-    Shapes: matrix (n, m) -> Figure
-
-    Units: those of the matrix; `value` is the label of the colour bar, for example "nats".
-
-    Raises: ValueError for another shape, numbers that are not finite, or a number of labels that does not fit.
+    Shapes: matrix (n, m), rows n labels, columns m labels -> Figure
     """
-    matrix = checked("matrix_map", "matrix", matrix, "one matrix (n, m)", "pick one: matrix[0]")
-    row_names = labels_of("matrix_map", "rows", rows, matrix.shape[0], tokens=False)
-    column_names = labels_of("matrix_map", "columns", columns, matrix.shape[1], tokens=False)
-    return figure_of_cells(matrix, row_names, column_names, title, x, y, value)
+    return _figure("matrix_map", {title: matrix}, rows, columns, x, y, value)
 
 
 def positions_map(table: np.ndarray, title: str = "Sinusoidal positions") -> Any:
     """Draw a table of positions: one column for each position, one row for each dimension.
 
     Shapes: table (T, d_model) -> Figure
-
-    Raises: ValueError for another shape, or numbers that are not finite.
     """
-    table = checked("positions_map", "table", table, "one matrix (T, d_model)", "one row for each position")
-    figure = style.new_figure(8.5, 3.8)
-    axes = figure.subplots()
-    image = cells.draw_cells(axes, table.T, numbers=False, aspect="auto")
-    style.dress(axes, style.fit(title, figure), "position", "dimension")
-    cells.add_colour_bar(figure, image, axes, "value")
+    return _figure("positions_map", {title: np.transpose(table)}, None, None, "position", "dimension", "value")
+
+
+def head_scores(scores: Mapping[str, Any], title: str = "Scores of the heads") -> Any:
+    """Draw a score of every head: a row for each layer, a column for each head; a score of 1 has the strongest colour.
+
+    Shapes: scores {name of the layer: (H,)} -> Figure
+    """
+    matrix = np.stack([*scores.values()])
+    return _figure("head_scores", {title: matrix}, [*scores], None, "head", "layer", "score", largest=1.0)
+
+
+def patching_map(
+    effects: Mapping[str, Any], tokens: Labels = None, title: str = "The effects of patches",
+    value: str = "change of the measured number",
+) -> Any:
+    """Draw the result of `inside.patching_effects`: a row for each place or head, a column for each position.
+
+    Shapes: effects {place: (T,) or (H, T)}, tokens T -> Figure
+    """
+    rows: dict[str, np.ndarray] = {}
+    for place, effect in effects.items():
+        by_head = {head_name(f"{place}.{h}"): head for h, head in enumerate(effect)}
+        rows |= by_head if np.ndim(effect) == 2 else {place: effect}
+    return _figure("patching_map", {title: np.stack([*rows.values()])}, [*rows], tokens, "position", "place", value)
+
+
+def lens_table(
+    words: Sequence[Sequence[str]], probabilities: np.ndarray, rows: Labels = None, columns: Labels = None,
+    title: str = "The logit lens", x: str = "position", y: str = "stream",
+) -> Any:
+    """Draw a table of words: a row for each stream, a column for each position or rank. The colour is the probability.
+
+    Shapes: words n lists of m words, probabilities (n, m), rows n labels, columns m labels -> Figure
+    """
+    if np.shape(words) != np.shape(probabilities):
+        raise shape_error("lens_table", "words", f"{np.shape(probabilities)}, as the probabilities", np.shape(words))
+    table = {title: probabilities}
+    return _figure("lens_table", table, rows, columns, x, y, "probability", largest=1.0, words=words)
+
+
+def _figure(
+    op: str, maps: Mapping[str, Any], rows: Labels, columns: Labels, x: str, y: str, value: str, across: int = 1,
+    title: str = "", largest: float = 0.0, mask: np.ndarray | None = None, words: Any = None,
+) -> Any:
+    """A figure of matrices by title, `across` in a row, with the same labels and one colour scale.
+
+    `value` is the label of the colour bar, if there is one. A number as large as `largest` has the strongest colour.
+    """
+    matrices = np.stack([*maps.values()]).astype(np.float64)
+    if matrices.ndim != 3:
+        raise shape_error(op, "each map", "a matrix", matrices.shape[1:], "pick one with [0], add an axis with [None]")
+    if found := non_finite(matrices):
+        raise value_error(op, "each number", "finite", found)
+    count, n, m = matrices.shape
+    visible = np.broadcast_to(True if mask is None else mask, (n, m))
+    require_bools(op, "mask", visible, "of bool, True = may look", "see mask_from_blocked")
+    side = min(0.55, 6.0 / max(n, m)) if count == 1 else min(0.4, 3.6 / max(n, m))  # of a cell, in inches
+    height, width = (0.26, 1.2) if words else (side, side)
+    across, down = min(across, count), -(-count // across)
+    figure = new_figure(1.5 + across * (0.9 + m * width), 0.5 + down * (0.9 + n * height))
+    largest, smallest = max(largest, np.abs(matrices).max()) or 1.0, matrices.min()
+    colours, low = (WHITE_TO_BLUE, 0.0) if smallest >= 0.0 else (ORANGE_TO_BLUE, -largest)
+    for i, (name, matrix) in enumerate(zip(maps, matrices)):
+        axes = figure.add_subplot(down, across, i + 1)
+        dress(axes, name, x if i >= count - across else "", y if i % across == 0 else "")
+        image = axes.imshow(matrix, colour_map("cells", colours), vmin=low, vmax=largest, aspect=height / width)
+        _label(op, axes.yaxis, "row", rows, n, height)
+        _label(op, axes.xaxis, "column", columns, m, width)
+        few = max(n, m) <= FEW and value
+        _write(axes, image, words or [[f"{number:z.2f}" if few else "" for number in row] for row in matrix], visible)
+    figure.suptitle(title)
+    if value:
+        figure.colorbar(image, ax=figure.axes, label=value, shrink=0.85)
     return figure
 
 
-def _grid(panels: Panels, labels: tuple[list[str], list[str]], title: str, x: str, y: str) -> Any:
-    """A figure with a map for each panel; all maps have the same size, labels and colour scale."""
-    across, down = max(map(len, panels)), len(panels)
-    width, height = inches(*panels[0][0][1].shape)
-    figure = style.new_figure(1.6 + across * (0.7 + 0.72 * width), 1.0 + down * (0.9 + 0.72 * height))
-    grid = figure.subplots(down, across, squeeze=False)
-    largest = max(float(head.max()) for row in panels for _, head in row)
-    image = None
-    for row, places in zip(panels, grid):
-        for (name, head), axes in zip(row, places):
-            image = cells.draw_cells(axes, head, largest, fontsize=7)
-            style.dress(axes, name)
-            cells.label_cells(axes, *labels, fontsize=7)
-        for axes in places[len(row) :]:
-            axes.set_axis_off()
-    font: dict[str, Any] = {"color": style.INK, "family": style.FONT}
-    figure.suptitle(title, fontsize=12, **font)
-    figure.supxlabel(x, fontsize=10, **font)
-    figure.supylabel(y, fontsize=10, **font)
-    cells.add_colour_bar(figure, image, grid, "weight")
-    return figure
+def _label(op: str, axis: Any, name: str, labels: Labels, count: int, room: float) -> None:
+    """Write tokens to the left of their rows or below their columns; a `$` is a token, not the start of a formula."""
+    axis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    if labels is not None and len(labels) != count:
+        raise shape_error(op, f"labels of {name}s", f"one for each {name}, {count}", len(labels))
+    if labels is not None and room > NARROW:
+        texts = [*map(_visible, labels)]
+        long = name == "column" and 0.07 * max(map(len, texts)) > room
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if long else {}
+        axis.set_ticks(range(count), texts, fontsize=8, parse_math=False, **turned)
 
 
-def _weights(op: str, weights: Any, shape: str, fix: str) -> np.ndarray:
-    weights = checked(op, "weights", weights, shape, fix)
-    if weights.min() < 0.0:
-        raise value_error(op, "weights", "at least 0", weights.min(), "use matrix_map to draw negative numbers")
-    return weights
+def _write(axes: Any, image: Any, texts: Sequence[Sequence[str]], visible: np.ndarray) -> None:
+    """Write a text into each visible cell, white if the cell is dark; hatch the other cells."""
+    from matplotlib.patches import Rectangle
+
+    lightness = image.to_rgba(image.get_array())[..., :3] @ np.array([0.299, 0.587, 0.114])
+    for (i, j), seen in np.ndenumerate(visible):
+        if not seen:
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, hatch="///", edgecolor="#bbbbbb", lw=0))
+        elif texts[i][j]:
+            look = {"color": "white" if lightness[i, j] < 0.5 else INK, "ha": "center", "va": "center", "fontsize": 8}
+            axes.text(j, i, _visible(texts[i][j]), parse_math=False, **look)
 
 
-def _mask(op: str, mask: Any) -> np.ndarray:
-    mask = np.asarray(mask)
-    require_bools(op, "mask", mask, "of bool, True = may look", "see mask_from_blocked")
-    return mask
-
-
-def _tokens(op: str, shape: tuple[int, ...], queries: Tokens, keys: Tokens) -> tuple[list[str], list[str]]:
-    """The labels of the rows and of the columns; in self-attention the keys are the queries."""
-    T_q, T_k = shape
-    keys = queries if keys is None and T_q == T_k else keys
-    return labels_of(op, "queries", queries, T_q), labels_of(op, "keys", keys, T_k)
+def _visible(token: object) -> str:
+    """A token whose white space at the start and at the end is visible."""
+    return re.sub(r"^\s+|\s+$", lambda space: space[0].translate(VISIBLE_WHITESPACE), str(token))

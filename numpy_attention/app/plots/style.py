@@ -1,14 +1,12 @@
 """The common style of all pictures. It is set on each figure; matplotlib's global settings do not change."""
 
 import io
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from numpy_attention.files import atomic_write
 
-FONT = "DejaVu Sans"  # comes with matplotlib
 ENDINGS = (".png", ".svg", ".pdf")  # the file formats that need only matplotlib
 INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
@@ -17,7 +15,6 @@ MARKERS = ("o", "s", "^", "D", "v")
 # Maps of cells: zero is white, positive numbers are blue, negative numbers are orange.
 WHITE_TO_BLUE = ("#ffffff", COLOURS[0])
 ORANGE_TO_BLUE = (COLOURS[1], *WHITE_TO_BLUE)
-VISIBLE_WHITESPACE = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"})
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -30,7 +27,7 @@ def new_figure(width: float, height: float) -> Any:
     except ImportError:
         hint = "numpy_attention.app.plots needs matplotlib: pip install 'numpy-attention[plots]'"
         raise ModuleNotFoundError(hint, name="matplotlib") from None
-    figure: Any = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
+    figure: Any = Figure(figsize=(width, height), dpi=110, layout="constrained")
     figure._repr_png_ = lambda: _png(figure)  # notebooks themselves display only the figures of pyplot
     return figure
 
@@ -45,15 +42,13 @@ def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
     path = Path(path)
     undated = {"Date": None} if path.suffix.lower() == ".svg" else None  # the same figure gives the same .svg
     with rc_context({"svg.hashsalt": "numpy_attention"}), atomic_write(path) as temporary:
-        figure.draw_without_rendering()  # with square cells, one layout is not enough: long labels would be cut off
-        figure.savefig(temporary, dpi=dpi, metadata=undated)
+        figure.savefig(temporary, dpi=dpi, bbox_inches="tight", metadata=undated)
     return path
 
 
 def _png(figure: Any) -> bytes:
     buffer = io.BytesIO()
-    figure.draw_without_rendering()  # as in `save`
-    figure.savefig(buffer, format="png")
+    figure.savefig(buffer, format="png", bbox_inches="tight")
     return buffer.getvalue()
 
 
@@ -65,35 +60,16 @@ def colour_map(name: str, colours: Sequence[str]) -> Any:
 
 
 def dress(axes: Any, title: str = "", x: str = "", y: str = "", grid: bool = False) -> None:
-    """Set title, labels, thin spines and, with `grid`, a light grid."""
-    axes.set_title(title, fontsize=11, color=INK, family=FONT, parse_math=False)
-    axes.set_xlabel(x, fontsize=10, color=INK, family=FONT)
-    axes.set_ylabel(y, fontsize=10, color=INK, family=FONT)
-    axes.tick_params(labelsize=9, colors=INK, labelfontfamily=FONT)
-    for side, spine in axes.spines.items():
-        spine.set_color(INK)
-        spine.set_linewidth(0.8)
-        spine.set_visible(not grid or side in ("left", "bottom"))
+    """Set the title, the labels of the axes and, with `grid`, a light grid."""
+    axes.set_title(title, fontsize=11)
+    axes.set(xlabel=x, ylabel=y)
     if grid:
-        axes.grid(True, color=FAINT, linewidth=0.6)
+        axes.grid(color=FAINT, linewidth=0.6)
         axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
 
 
 def legend(axes: Any) -> None:
-    """Add a legend in our style if there are labelled lines."""
+    """Add a legend if there are labelled lines."""
     if axes.get_legend_handles_labels()[1]:
-        axes.legend(frameon=False, prop={"family": FONT, "size": 9}, labelcolor=INK)
-
-
-def fit(title: str, figure: Any) -> str:
-    """The title in lines that fit the width of the figure, at about eight letters per inch."""
-    return textwrap.fill(title, max(16, int(8 * figure.get_figwidth() - 6)))
-
-
-def as_labels(tokens: Sequence[object]) -> list[str]:
-    """Tokens as labels: white space becomes visible, and a character that the font lacks becomes its code point."""
-    from matplotlib import font_manager
-
-    font: Any = font_manager.get_font(font_manager.findfont(FONT))
-    texts = [str(token).translate(VISIBLE_WHITESPACE) or "∅" for token in tokens]
-    return ["".join(c if font.get_char_index(ord(c)) else f"<{ord(c):x}>" for c in text) for text in texts]
+        axes.legend(frameon=False, fontsize=9)
