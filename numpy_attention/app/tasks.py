@@ -20,18 +20,15 @@ TASKS: dict[str, type[Task]] = {
 FINE_TUNED: dict[str, type[Task]] = {"text": FineTunedText, "dates": FineTunedDates}
 
 
-def kind_of_task(name: str, from_: str | None) -> type[Task]:
-    """The task of that name. Its model starts at random or, with `from_`, from a pretrained model.
-
-    Raises: InputError if no task has that name.
-    """
-    kinds = TASKS if from_ is None else FINE_TUNED
-    if name not in kinds:
-        with_from = "" if from_ is None else " with --from"
-        raise InputError(f"--task{with_from} must be one of {', '.join(kinds)}, got {name!r}")
-    return kinds[name]
+def kind_of_task(config: TrainConfig) -> type[Task]:
+    """The class of the configured task. Its model starts at random or, with --from, from a pretrained model."""
+    if config.from_ is None:
+        return TASKS[config.task]
+    if config.task not in FINE_TUNED:
+        raise InputError(f"--task with --from must be one of {', '.join(FINE_TUNED)}, got {config.task!r}")
+    return FINE_TUNED[config.task]
 
 
 def make_task(config: TrainConfig) -> Task:
-    """The task that the configuration names. Its data are read and checked."""
-    return kind_of_task(config.task, config.from_)(config)
+    """The configured task. Its data are read and checked."""
+    return kind_of_task(config)(config)

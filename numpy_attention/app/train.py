@@ -17,202 +17,103 @@ The optimizer updates the arrays of the model in place (`Layer.parameters`), so 
 
 import argparse
 import dataclasses
+import signal
 import sys
 import time
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.app.pictures import pictures
-from numpy_attention.app.source import named_path
-from numpy_attention.app.tasks import TASKS, kind_of_task, make_task
-from numpy_attention.errors import InputError, shell_path
+from numpy_attention.app import plots
+from numpy_attention.app.tasks import kind_of_task, make_task
+from numpy_attention.errors import InputError, one_line, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import checkpoint
-from numpy_attention.training.config import OF_MODELS, TrainConfig, command_line, option
+from numpy_attention.training.config import TrainConfig, option
+from numpy_attention.training.log import read_log
 from numpy_attention.training.mpi import Ranks, started_ranks
 from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks.sums import SumTask
 from numpy_attention.training.trainer import SAMPLE, NonFiniteError, Trainer, generator
 
-MOVABLE = ("text", "from_")  # files that may move: the checkpoint recognizes them by their fingerprint
-SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}  # the exit codes of a shell
-FIXED_BY_THE_MODEL = {*OF_MODELS.values(), "vocabulary", "vocab_size"} - {"context"}  # settings that --from decides
-BELONGS_TO = {  # a setting: the setting that decides whether it has an effect, and the values with an effect
-    "text": ("task", ("text",)), "vocabulary": ("task", ("text",)), "vocab_size": ("vocabulary", ("bpe",)),
-    "beta2": ("optimizer", ("adamw", "adam")), "weight_decay": ("optimizer", ("adamw",)),
+MAY_CHANGE = {"workers", "backend", "recompute", "text", "from_"}  # in a resumed run: a file may have moved
+WITHOUT_EFFECT: dict[tuple[str, ...], Any] = {  # settings that do nothing unless a setting has one of these values
+    ("text",): ("task", ["text"]),
+    ("vocab_size",): ("vocabulary", ["bpe"]),
+    ("beta2", "weight_decay"): ("optimizer", ["adam", "adamw"]),
+    ("vocabulary", "vocab_size", "layers", "heads", "d_model", "d_ff", "positions", "norm", "activation", "dropout",
+     "attention"): ("from_", [None]),
 }
 
 
-def add_parser(commands: Any) -> None:
-    """The arguments of `train`: one for each field of TrainConfig, and the directory of the run."""
-    about = "train a model (without options: a character GPT on Python's help topics, about three minutes)"
-    parser = commands.add_parser("train", help=about, allow_abbrev=False)
-    add = parser.add_argument
-    add("--out", type=named_path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
-    add("--resume", type=named_path, metavar="DIR", help="continue the run in DIR from its last checkpoint")
-    lesson = "for the task sum: the plain gradient descent of the lesson, which does not learn"
-    add("--as-in-the-lesson", action="store_true", help=lesson)
-    add("--config", type=named_path, metavar="FILE.toml", help="settings from a file; options override them")
-    for flag, how in command_line():
-        add(flag, default=argparse.SUPPRESS, **how)
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Check everything, then make the directory, then train; the exit code tells how the run ended."""
-    ranks = started_ranks()
+    ranks, code = started_ranks(), 0
     with ranks.silence():
-        make = _resumed if arguments.resume else _fresh
-        trainer = ranks.together(lambda: make(arguments, ranks))
-        _begin(trainer, arguments)
-        again = f"python -m numpy_attention train --resume {shell_path(trainer.directory)}"
+        typed = {f.name: getattr(a, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(a, f.name)}
+        trainer = ranks.together(lambda: _resumed(a, typed, ranks) if a.resume else _new(a, typed, ranks))
+        facts = trainer.config.to_mapping(), trainer.task.saved(), trainer.step
+        if any(theirs != facts for theirs in ranks.everyones(facts)):
+            raise InputError("the ranks have different settings, texts or checkpoints")
+        directory = trainer.directory = ranks.everyones(trainer.directory)[0]
+        ranks.together(lambda: writing(directory)(directory.mkdir)(parents=True, exist_ok=True))  # on every machine
         try:
             ending = trainer.run(_announcement(trainer))
         except NonFiniteError as error:
+            code = 1
             if ranks.rank == 0:
                 print(f"numpy-attention: stopped at {error}", file=sys.stderr, flush=True)
-            ranks.everyones(None)  # the first rank that ends ends all: wait until rank 0 has printed the reason
-            return 1
-        if ending in SIGNAL_CODES:
-            saved = f"stopped by {ending} after step {trainer.step}, which is saved"
-            print(f"\n{saved}; continue with:\n  {again}", flush=True)
-            ranks.everyones(None)
-            return SIGNAL_CODES[ending]
-        if ranks.rank == 0:
-            _finish(trainer, ending, again)
-        return 0
+        else:
+            if ending.startswith("SIG"):
+                code = 128 + signal.Signals[ending]  # as in a shell
+                print(f"\nstopped by {ending} after step {trainer.step}, which is saved; continue with:")
+                print(f"  python -m numpy_attention train --resume {shell_path(directory)}", flush=True)
+            elif ranks.rank == 0:
+                _finish(trainer, ending)
+        ranks.everyones(None)  # the first rank that ends with an error ends all: wait until rank 0 has printed
+    return code
 
 
-def _fresh(arguments: argparse.Namespace, ranks: Ranks) -> Trainer:
-    """A new run, at its first step."""
-    config = new_config(arguments)
-    if arguments.out:
-        _check_free(arguments.out)
-    return Trainer(config, make_task(config), arguments.out or Path("runs"), ranks)
+def _new(a: argparse.Namespace, typed: dict[str, Any], ranks: Ranks) -> Trainer:
+    """A new run, at its first step. The file of settings overrides the defaults of the task, the options override both.
 
-
-def new_config(arguments: argparse.Namespace) -> TrainConfig:
-    """The settings of a new run: the defaults of the task; the file overrides them, the options override both.
-
-    Raises: InputError for impossible settings and for settings that would have no effect in this run.
+    Raises: InputError for impossible settings, settings without effect, and a directory that holds a run.
     """
-    settings = _settings_from_file(arguments.config) | given(arguments)
-    of_task = _settings_of_task(settings)
-    if arguments.as_in_the_lesson:
-        if settings.get("task") != "sum":
+    directory = a.out or Path("runs", time.strftime("%Y-%m-%d-%H%M%S"))
+    if (directory / checkpoint.NAME).exists():
+        raise InputError(f"{directory} already holds a run; continue it with --resume, or give another --out")
+    settings, source = typed, str(a.config or "")
+    if a.config:
+        try:
+            with reading(a.config):
+                settings = tomllib.loads(a.config.read_text("utf-8")) | typed
+        except ValueError as error:  # in the encoding or the syntax
+            raise InputError(f"{a.config} is not TOML: {error}") from None
+    config = TrainConfig.from_mapping(settings, source)
+    defaults = kind_of_task(config).defaults
+    if a.as_in_the_lesson:
+        if config.task != "sum":
             raise InputError("--as-in-the-lesson needs --task sum")
-        of_task = of_task | SumTask.lesson
-    config = TrainConfig.from_mapping(of_task | settings, str(arguments.config or ""))
-    usual = [{field.name: field.default for field in dataclasses.fields(config)}, of_task]
-    _check_use(config, {name for name in settings if settings[name] not in [one.get(name) for one in usual]})
-    return config
+        defaults = defaults | SumTask.lesson
+    config = TrainConfig.from_mapping(defaults | settings, source)
+    for names, (decides, values) in WITHOUT_EFFECT.items():
+        if getattr(config, decides) not in values and (idle := [option(name) for name in names if name in typed]):
+            raise InputError(f"{', '.join(idle)} has no effect with this {option(decides)}; leave it out")
+    return Trainer(config, make_task(config), directory, ranks)
 
 
-def _check_use(config: TrainConfig, chosen: set[str]) -> None:
-    """Refuse a chosen setting that would have no effect; a file may hold all settings with their default values."""
-    for name, (decides, allowed) in BELONGS_TO.items():
-        if name in chosen and getattr(config, decides) not in allowed:
-            place = f"{option(decides)} {' or '.join(allowed)}, not with {getattr(config, decides)}"
-            raise InputError(f"{option(name)} has an effect only with {place}; leave {option(name)} out")
-    if "min_learning_rate" in chosen and config.min_learning_rate > config.learning_rate:
-        rates = f"{config.learning_rate}, got {config.min_learning_rate}"
-        raise InputError(f"--min-learning-rate must be at most --learning-rate, the peak, which is {rates}")
-
-
-def _settings_of_task(settings: dict[str, Any]) -> dict[str, Any]:
-    """The defaults of the task; empty if the task does not exist, since TrainConfig then refuses it."""
-    start = settings.get("from_", settings.get("from"))
-    if start is not None and (fixed := [option(name) for name in settings if name in FIXED_BY_THE_MODEL]):
-        raise InputError(f"{', '.join(fixed)}: with --from the pretrained model decides this; leave it out")
-    task = settings.get("task", "text")
-    return kind_of_task(task, start).defaults if isinstance(task, str) and task in TASKS else {}
-
-
-def given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings on the command line."""
-    return {f.name: getattr(arguments, f.name) for f in dataclasses.fields(TrainConfig) if hasattr(arguments, f.name)}
-
-
-def _settings_from_file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    try:
-        with reading(path), open(path, "rb") as file:
-            return tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from None
-
-
-def _check_free(directory: Path) -> None:
-    """Refuse a directory that already holds a run."""
-    with writing(f"--out {directory}"):  # the system may refuse a name, for example, a long one
-        used = any((directory / name).exists() for name in (checkpoint.NAME, "log.jsonl", "config.json"))
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"--out {directory} is a file; give a directory")
-    if used:
-        again = f"continue it with --resume {shell_path(directory)}"
-        raise InputError(f"--out {directory} already holds a run; give another directory, or {again}")
-
-
-def _resumed(arguments: argparse.Namespace, ranks: Ranks) -> Trainer:
+def _resumed(a: argparse.Namespace, typed: dict[str, Any], ranks: Ranks) -> Trainer:
     """The run in a directory, at its last checkpoint."""
-    directory = arguments.resume
-    if arguments.out or arguments.config:
-        raise InputError("--resume uses the directory and the settings of its run; leave --out and --config out")
-    if arguments.as_in_the_lesson:
-        raise InputError("--as-in-the-lesson is for a new run; leave it out, --resume uses the settings of its run")
-    config, arrays, meta = load_run(directory)
-    if not directory.is_dir():
-        raise InputError(f"--resume needs the directory of the run, got the file {directory}")
-    new = given(arguments)
-    moved = [name for name in MOVABLE if getattr(config, name) is not None]
-    free = {"workers", "backend", "recompute"}  # these change how the result is computed, not the result
-    free |= {*moved, "text"} if config.task == "text" else {*moved}  # the default text may be in a file, too
-    changed = [option(name) for name, value in new.items() if value != getattr(config, name) and name not in free]
+    config, arrays, meta = load_run(a.resume)
+    changed = [option(name) for name in typed if name not in MAY_CHANGE and typed[name] != getattr(config, name)]
+    changed += [option(name) for name in ("out", "config", "as_in_the_lesson") if getattr(a, name)]
     if changed:
         raise InputError(f"{', '.join(changed)} cannot change in a resumed run; leave this out")
-    config = dataclasses.replace(config, **{name: new[name] for name in free if name in new})
-    try:
-        task = make_task(config)
-    except InputError as error:
-        advice = f"; if it has moved, give its new place by {' or '.join(map(option, moved))}" if moved else ""
-        raise InputError(f"{error}{advice}") from None
-    trainer = Trainer(config, task, directory, ranks)
+    config = TrainConfig.from_mapping(config.to_mapping() | typed, str(a.resume))
+    trainer = Trainer(config, make_task(config), a.resume, ranks)
     trainer.restore(arrays, meta)
     return trainer
-
-
-def _begin(trainer: Trainer, arguments: argparse.Namespace) -> None:
-    """Make sure that all ranks begin in the same state and that the directory exists."""
-    ranks = trainer.ranks
-    facts = trainer.config.to_mapping(), trainer.task.saved(), trainer.step
-    if any(theirs != facts for theirs in ranks.everyones(facts)):
-        raise InputError("the ranks have different settings, texts or checkpoints")
-    if not (arguments.out or arguments.resume):
-        made = ranks.together(lambda: trainer.directory if ranks.rank else _new_directory(trainer.directory))
-        trainer.directory = ranks.everyones(made)[0]
-    ranks.together(lambda: _make_directory(trainer.directory))  # on every machine
-
-
-def _make_directory(directory: Path) -> None:
-    with writing(f"--out {directory}"):
-        directory.mkdir(parents=True, exist_ok=True)
-
-
-def _new_directory(parent: Path) -> Path:
-    """A new directory, named by the time; with a number if there is a directory with that name."""
-    stem = parent / time.strftime("%Y-%m-%d-%H%M%S")
-    directory, n = stem, 1
-    with writing(parent):
-        while True:
-            try:
-                directory.mkdir(parents=True)
-                return directory
-            except FileExistsError:
-                n += 1
-                directory = Path(f"{stem}-{n}")
 
 
 def _announcement(trainer: Trainer) -> str:
@@ -227,15 +128,18 @@ def _announcement(trainer: Trainer) -> str:
     )
 
 
-def _finish(trainer: Trainer, ending: str, again: str) -> None:
-    """Print the report of the task, write its result and draw the pictures."""
+def _finish(trainer: Trainer, ending: str) -> None:
+    """Print the report of the task, write its result and draw the loss."""
+    task, directory, files = trainer.task, trainer.directory, ["log.jsonl", "config.json", checkpoint.NAME]
     print(f"{ending} after step {trainer.step}, {trainer.seconds:.0f} seconds of training\n")
     with Workers(trainer.workers.count) as workers:
-        print(trainer.task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
+        print(task.report(trainer.model, generator(trainer.config, SAMPLE), workers))
+    with writing(directory):
+        files += [written] if (written := task.write_result(trainer.model, directory)) else []
+    levels = {f"{name} {loss:.3f}": loss for name, loss in task.reference_lines().items()}
     try:
-        written = trainer.task.write_result(trainer.model, trainer.directory)
-    except OSError as error:
-        reason = f"{error.strerror or error}; the training is complete and saved: free some space, then {again}"
-        raise InputError(f"cannot write to {trainer.directory}: {reason}") from None
-    files = ["log.jsonl", "config.json", checkpoint.NAME, *([written] if written else [])]
-    print(f"\nin {trainer.directory}: {', '.join(files)}{pictures(trainer.task, trainer.directory)}")
+        figure = plots.training_curves(read_log(directory / "log.jsonl"), levels)
+        files.append(plots.save(figure, directory / "loss.png", dpi=120).name)
+    except Exception as error:  # no matplotlib, or an error of matplotlib, which depends on its version
+        print(f"numpy-attention: there is no loss.png: {one_line(error)}", file=sys.stderr)
+    print(f"\nin {directory}: {', '.join(files)}")

@@ -1,26 +1,71 @@
-"""The common part of `sample` and `chat`: the options of sampling, and the generated text piece by piece."""
+"""sample and chat: a model writes, and its text appears piece by piece."""
 
 import argparse
+import contextlib
+import importlib
+import sys
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.app.source import encoded, load_model
+from numpy_attention.backend import get_backend
+from numpy_attention.errors import InputError, require_size
+from numpy_attention.models.generate import stream
+from numpy_attention.models.gpt import GPT
 from numpy_attention.models.sampling import check_sampling
+from numpy_attention.pretrained.chat import Chat
+from numpy_attention.pretrained.conversation import Conversation
+from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.training.data import Vocabulary
 
-UNFINISHED = "\ufffd"  # the decoder's output for an incomplete character
+COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
 
 
-def add_sampling(parser: argparse.ArgumentParser, tokens: int, temperature: float) -> None:
-    """Add the options of sampling, with these defaults."""
-    add = parser.add_argument
-    add("--tokens", type=int, default=tokens, help=f"the most tokens to write (default: {tokens})")
-    add("--temperature", type=float, default=temperature, help=f"0: the most likely token (default: {temperature})")
-    add("--top-k", type=int, default=None, help="draw only from the k most likely tokens")
-    add("--top-p", type=float, default=None, help="draw only from the smallest set of tokens with this probability")
-    add("--seed", type=int, default=0, help="seed of the random draws (default: 0)")
+def sample(a: argparse.Namespace) -> int:
+    """Print the prompt and its continuation."""
+    options = sampling(a)
+    model, vocabulary = load_model(a.model, GPT, "continue a prompt")
+    model.to(get_backend(a.backend))
+    prompt = encoded(vocabulary, a.prompt, "--prompt")
+    stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
+    _show(words(vocabulary, chain(prompt.tolist(), stream(model, prompt, a.tokens, stop=stop, **options))))
+    return 0
+
+
+def chat(a: argparse.Namespace) -> int:
+    """Read a line and print the answer, until the input ends."""
+    options = sampling(a)
+    model, tokenizer = load_model(a.model, GPT, "talk")
+    if not isinstance(tokenizer, Tokenizer):
+        raise InputError(f"{a.model} was trained to continue texts, not to chat; use sample")
+    conversation = Conversation(model, Chat(tokenizer, a.system), **options)
+    print(COMMANDS, file=sys.stderr)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("readline")  # arrow keys and the history of lines
+    prompt = "> " if sys.stdin.isatty() else ""
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while (line := input(prompt).strip()) != "/exit":
+            if line == "/reset":
+                conversation = Conversation(model, conversation.chat, **sampling(a))
+            elif line.startswith("/"):
+                print(COMMANDS, file=sys.stderr)
+            elif line:
+                try:
+                    _show(words(tokenizer, conversation.answer(line, a.tokens)))
+                except InputError as error:  # for example, a question that does not fit into the context
+                    print(error, file=sys.stderr)
+                print(f"{len(conversation.ids):,} of {conversation.context:,} tokens of context", file=sys.stderr)
+    return 0
+
+
+def _show(pieces: Iterable[str]) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        for piece in pieces:
+            print(piece, end="", flush=True)
+    print(flush=True)
 
 
 def sampling(a: argparse.Namespace) -> dict[str, Any]:
@@ -28,11 +73,10 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
     Raises: InputError for impossible settings.
     """
-    for option, value in (("--seed", a.seed), ("--tokens", a.tokens)):
-        if value < 0:
-            raise InputError(f"{option} must be at least 0, got {value}")
-    options = {"rng": np.random.default_rng(a.seed), "temperature": a.temperature, "top_k": a.top_k, "top_p": a.top_p}
     try:
+        require_size("sample", "--tokens", a.tokens, at_least=0)
+        rng = np.random.default_rng(require_size("sample", "--seed", a.seed, at_least=0))
+        options = {"rng": rng, "temperature": a.temperature, "top_k": a.top_k, "top_p": a.top_p}
         check_sampling(**options)
     except ValueError as error:
         raise InputError(str(error)) from None
@@ -40,22 +84,14 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
 
 def words(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:
-    """The text of the ids, piece by piece; the pieces together equal the text of all ids decoded at once.
-
-    A character may need several ids. Its first bytes are held back until it is complete. Some vocabularies drop the
-    space at the beginning of a text, so each piece is decoded together with the piece before it.
-    """
-    before: list[int] = []  # the ids of the last piece
-    new: list[int] = []  # the ids after it
+    """The text of the ids, piece by piece. A character that needs several ids is held back until it is complete."""
+    read: list[int] = []
+    text = printed = ""
     for i in ids:
-        new.append(i)
-        printed, text = _decoded(vocabulary, before), _decoded(vocabulary, before + new)
-        if len(text) > len(printed) and not text.endswith(UNFINISHED):
+        read.append(i)
+        text = vocabulary.decode(np.array(read))
+        if len(text) > len(printed) and not text.endswith("\ufffd"):  # the decoder's output for an incomplete character
             yield text[len(printed) :]
-            before, new = new, []
-    if rest := _decoded(vocabulary, before + new)[len(_decoded(vocabulary, before)) :]:
-        yield rest
-
-
-def _decoded(vocabulary: Vocabulary, ids: list[int]) -> str:
-    return vocabulary.decode(np.array(ids, dtype=np.int64))
+            printed = text
+    if len(text) > len(printed):
+        yield text[len(printed) :]

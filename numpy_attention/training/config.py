@@ -13,7 +13,7 @@ import dataclasses
 import difflib
 import math
 from argparse import BooleanOptionalAction
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,21 +26,20 @@ from numpy_attention.models.config import ATTENTION, NORMS
 from numpy_attention.models.gpt_config import POSITIONS
 from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
 
-VOCABULARIES = ("char", "byte", "bpe")
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
 OPTIMIZERS = ("adamw", "adam", "sgd")
-KEEP = ("adapter", "merged")
 OF_MODELS = {  # the common fields of all model configurations, and the settings for them
     "context_length": "context", "d_model": "d_model", "num_heads": "heads", "num_layers": "layers", "d_ff": "d_ff",
     "positions": "positions", "norm": "norm", "activation": "activation", "dropout": "dropout",
     "attention": "attention",
 }
-_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+_KINDS = {int: ("a whole number", "N"), float: ("a number", "X"), str: ("a text", "NAME"), bool: ("true or false", "")}
 
 
-def _setting(default: Any, help: str, low: float | None = None, below: float | None = None, choices: Any = None) -> Any:
+def _setting(default: Any, help: str, low: float | None = None, below: float = math.inf, choices: Any = ()) -> Any:
     """A field with its help text and its allowed values: low <= value < below, or one of `choices`."""
-    meta = {"help": help, "low": low, "below": below, "choices": choices}
+    kind = str if default is None else type(default)
+    meta = {"kind": kind, "help": help, "low": low, "below": below, "choices": choices}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -54,19 +53,18 @@ class TrainConfig:
 
     task: str = _setting("text", "the task to learn", choices=TASKS)
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics of Python 3.11)")
-    vocabulary: str = _setting("char", "the kind of tokens", choices=VOCABULARIES)
+    vocabulary: str = _setting("char", "the kind of tokens", choices=("char", "byte", "bpe"))
     vocab_size: int = _setting(1024, "for bpe: the number of tokens, including the 256 bytes", low=257)
     from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")
     lora: int = _setting(0, "with --from: learn a low-rank change of each matrix (0: train all)", low=0)
     lora_alpha: float = _setting(0.0, "with --lora: alpha; the change is scaled by alpha / rank (0: 2 rank)", low=0)
-    keep: str = _setting("adapter", "with --lora: the file to write at the end", choices=KEEP)
+    keep: str = _setting("adapter", "with --lora: the file to write at the end", choices=("adapter", "merged"))
     seed: int = _setting(0, "seed of all random numbers", low=0)
     steps: int = _setting(1200, "optimizer steps", low=1)
     batch: int = _setting(8, "examples in a step", low=1)
     accumulate: int = _setting(1, "cut each worker's part of a batch into this many shards, to save memory", low=1)
     recompute: bool = _setting(False, "store only the input of each block: little memory, a third more time")
     workers: int = _setting(0, "threads that share a batch (0: one for each core, or one if steps are short)", 0, 1025)
-
     backend: str = _setting("numpy", "where to compute; cupy uses a GPU", choices=NAMES)
 
     layers: int = _setting(4, "blocks", low=1)
@@ -97,12 +95,21 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            _check(field, getattr(self, field.name))
+            name, value, limits = option(field.name), getattr(self, field.name), field.metadata
+            kind, low, below = limits["kind"], limits["low"], limits["below"]
+            if value is None and field.default is None:
+                continue
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise InputError(f"{name} must be {_KINDS[kind][0]}, got {short_repr(value)}")
+            if limits["choices"] and value not in limits["choices"]:
+                raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {short_repr(value)}")
+            if low is not None and not low <= value < below:
+                limit = "" if below == math.inf else f" and below {below}"
+                raise InputError(f"{name} must be at least {low}{limit}, got {value}")
         if self.lora and self.from_ is None:
             raise InputError("--lora changes a pretrained model: name one with --from")
-        for name, given in (("--lora-alpha", self.lora_alpha != 0.0), ("--keep", self.keep != "adapter")):
-            if given and not self.lora:
-                raise InputError(f"{name} needs a low-rank change: give its rank with --lora")
+        if not self.lora and (self.lora_alpha or self.keep != "adapter"):
+            raise InputError("--lora-alpha and --keep need a low-rank change: give its rank with --lora")
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any], source: str) -> "TrainConfig":
@@ -110,12 +117,12 @@ class TrainConfig:
 
         Raises: InputError for an unknown key, with the nearest setting, and for a wrong value.
         """
-        names = [field.name for field in dataclasses.fields(cls)]
         values = {"from_" if key == "from" else key: value for key, value in values.items()}
-        for key in values:
-            if key not in names:
-                raise InputError(f"{source}: there is no setting {short_repr(key)}{_nearest(key, names)}")
+        names = [field.name for field in dataclasses.fields(cls)]
         try:
+            for key in values.keys() - names:
+                near = "".join(f"; did you mean {name!r}?" for name in difflib.get_close_matches(key, names, 1))
+                raise InputError(f"there is no setting {short_repr(key)}{near}")
             return cls(**values)
         except InputError as error:
             raise InputError(f"{source}: {error}" if source else str(error)) from None
@@ -143,44 +150,13 @@ def command_line() -> list[tuple[str, dict[str, Any]]]:
     """A command-line option for each setting: its spelling and the keyword arguments of `add_argument`."""
     options = []
     for field in dataclasses.fields(TrainConfig):
-        kind, choices = value_type(field), field.metadata["choices"]
-        about = field.metadata["help"].replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
-        if kind is bool:  # --recompute, and --no-recompute
-            options.append((option(field.name), {"dest": field.name, "action": BooleanOptionalAction, "help": about}))
-            continue
-        about += "" if field.default is None else f" (default: {field.default})"
-        metavar = {int: "N", float: "X", str: "NAME"}[kind]
-        options.append((option(field.name), {"dest": field.name, "type": kind, "metavar": metavar, "help": about}))
+        kind, choices, about = (field.metadata[name] for name in ("kind", "choices", "help"))
+        about = about.replace("%", "%%") + (f": {', '.join(choices)}" if choices else "")
+        about += "" if field.default is None or kind is bool else f" (default: {field.default})"
+        how = {"type": kind, "metavar": _KINDS[kind][1]}
+        how = {"action": BooleanOptionalAction} if kind is bool else how  # --recompute, and --no-recompute
+        options.append((option(field.name), {"dest": field.name, "help": about, **how}))
     return options
-
-
-def value_type(field: "dataclasses.Field[Any]") -> type:
-    """The type of the default: int, float, str or bool; str if the default is None."""
-    return str if field.default is None else type(field.default)
-
-
-def _check(field: "dataclasses.Field[Any]", value: Any) -> None:
-    name, limits, kind = option(field.name), field.metadata, value_type(field)
-    if value is None and field.default is None:
-        return
-    allowed = (int, float) if kind is float else kind
-    if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-        raise InputError(f"{name} must be {_NAMES[kind]}, got {short_repr(value)}")
-    if value == "":
-        raise InputError(f"{name} must be a name, got ''; is a shell variable unset?")
-    if limits["choices"] is not None and value not in limits["choices"]:
-        hint = _nearest(str(value), limits["choices"])
-        raise InputError(f"{name} must be one of {', '.join(limits['choices'])}, got {short_repr(value)}{hint}")
-    number: Any = value
-    low, below = limits["low"], limits["below"]
-    if low is not None and not (low <= number < (math.inf if below is None else below)):
-        upper = "" if below is None else f" and below {below}"
-        raise InputError(f"{name} must be at least {low}{upper}, got {value}")
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def option(name: str) -> str:

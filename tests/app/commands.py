@@ -2,7 +2,7 @@
 
 import pytest
 
-from numpy_attention.app import train
+from numpy_attention.app import plots, train
 from numpy_attention.app.main import main
 
 SIZES = [
@@ -29,7 +29,8 @@ def run_directory(tmp_path, text, capsys):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Drawing takes longer than a small run."""
-    monkeypatch.setattr(train, "pictures", lambda task, directory: "")
+    monkeypatch.setattr(plots, "training_curves", lambda *_: None)
+    monkeypatch.setattr(plots, "save", lambda figure, path, dpi: path)
 
 
 def trained(*arguments):

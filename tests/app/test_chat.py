@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.app import chat
 from numpy_attention.app.main import main
+from numpy_attention.app.words import COMMANDS
 from numpy_attention.pretrained import conversation
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
@@ -52,18 +52,17 @@ def test_pipe_gets_one_answer_for_each_line_and_nothing_more(path: Path, talk: T
     out, err = talk("the user\n\n  or the other \n")
     assert out == answers(path, "the user", "or the other")
     assert out != answers(path, "the user") + answers(path, "or the other"), "the second remembers the first"
-    assert len(err.splitlines()) == 2
-    for line in err.splitlines():
-        for part in (f"{TOKENS} tokens, ", " tokens/s, the first after ", " of 131 tokens of context"):
-            assert part in line
-    assert talk("") == ("", "")
+    commands, *used = err.splitlines()
+    assert commands == COMMANDS
+    assert len(used) == 2
+    assert all(line.endswith(" of 131 tokens of context") for line in used)
+    assert talk("")[0] == ""
 
 
 def test_reset_restarts_the_conversation_and_the_seed(path: Path, talk: Talk) -> None:
-    out, err = talk("the user\n/reset\nthe user\n", "--temperature", "2", "--seed", "5", "--top-k", "40")
+    out, _ = talk("the user\n/reset\nthe user\n", "--temperature", "2", "--seed", "5", "--top-k", "40")
     drawn = answers(path, "the user", temperature=2.0, rng=np.random.default_rng(5), top_k=40)
     assert out == drawn + drawn != answers(path, "the user") * 2
-    assert "conversation forgotten" in err.splitlines()
 
 
 def test_system_message_can_be_changed_or_empty(path: Path, talk: Talk) -> None:
@@ -74,11 +73,9 @@ def test_system_message_can_be_changed_or_empty(path: Path, talk: Talk) -> None:
 
 
 def test_commands_are_not_sent_to_the_model(path: Path, talk: Talk) -> None:
-    out, err = talk("/help\n/rest\n/the user\n/exit\nor\n")
-    assert out == answers(path, "/the user"), "a line that is not a command is a question"
-    help_text, unknown, _ = err.splitlines()  # and nothing after /exit
-    assert help_text == chat.COMMANDS
-    assert "there is no command /rest; /help" in unknown
+    out, err = talk("/help\n/rest\nthe user\n/exit\nor\n")
+    assert out == answers(path, "the user"), "nothing after /exit"
+    assert err.splitlines()[:3] == [COMMANDS] * 3
 
 
 def test_ctrl_c_stops_the_answer_but_not_the_program(path: Path, talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,50 +89,18 @@ def test_ctrl_c_stops_the_answer_but_not_the_program(path: Path, talk: Talk, mon
             yield i
 
     monkeypatch.setattr(conversation, "stream", interrupted)
-    out, err = talk("the user\nor\n")
+    out, _ = talk("the user\nor\n")
     monkeypatch.setattr(conversation, "stream", stream)
     model, tokenizer = load_pretrained(path)
     one = Conversation(model, Chat(tokenizer), temperature=0.0)
     certain = tokenizer.decode(list(one.answer("the user", 2))).rstrip("\ufffd")
     assert out == certain + "\n" + tokenizer.decode(list(one.answer("or", TOKENS))) + "\n"
-    assert err.splitlines()[0].startswith("stopped; 2 tokens")
 
 
-class Interrupting(io.StringIO):
-    """A person who presses Ctrl-C where the lines end."""
-
-    def readline(self, *size: Any) -> str:
-        if line := super().readline(*size):
-            return line
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("kind", [Interrupting, io.StringIO], ids=["Ctrl-C", "Ctrl-D"])
-def test_terminal_shows_a_prompt_until_the_end_of_the_input(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured, kind: type[io.StringIO]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", kind("/reset\n"))
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    assert main(["chat", str(path)]) == 0
-    out, err = capsys.readouterr()
-    assert out == "> > \n"
-    assert err.startswith(f"\033[2m{chat.COMMANDS}\033[0m"), "dimmed"
-
-
-def test_shortened_answer_gives_the_reason(talk: Talk) -> None:
-    err = talk("the user\n", "--tokens", "1")[1]
-    assert err.startswith("--tokens allows longer answers; 1 token, the first after ")
-    full = talk("the user\nor\n/reset\nor\n", "--tokens", "999")[1].splitlines()
-    assert full[0].startswith("the context is full, /reset forgets the conversation; ")
-    assert full[1].startswith("131 tokens and 19 new ones ")
-    assert full[2] == "conversation forgotten"
-    assert full[3].startswith("the context is full, ")
-
-
-def test_refuses_input_in_another_encoding(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\n"), encoding="utf-8"))
-    assert "the input is not utf-8 text; convert it with iconv" in refused(capsys, "chat", path)
+def test_question_that_does_not_fit_into_the_context_is_refused_until_reset(talk: Talk) -> None:
+    _, err = talk("the user\nor\n/reset\nor\n", "--tokens", "999")
+    assert "131 tokens and 19 new ones are too many" in err
+    assert err.splitlines()[-1] == "131 of 131 tokens of context"
 
 
 def test_refuses_models_that_cannot_chat_in_one_line(

@@ -23,18 +23,6 @@ def test_command_line_runs_as_a_process(tmp_path: Path) -> None:
     assert len(done.stdout) == len("The ") + 20 + 1
 
 
-@pytest.mark.slow
-def test_closed_pipe_ends_a_command_without_a_message() -> None:
-    with subprocess.Popen(
-        [*COMMAND, "gradcheck", "softmax"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 1
-
-
 def test_refuses_missing_and_unknown_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert "required: COMMAND" in refused(capsys)
     assert "invalid choice: 'trian'" in refused(capsys, "trian")
@@ -51,35 +39,26 @@ def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     (KeyboardInterrupt(), 130, "interrupted"),
     (MemoryError(), 2, "out of memory: give smaller sizes"),
     (MemoryError("Unable to allocate 8 TiB"), 2, "out of memory: Unable to allocate 8 TiB"),
+    (BrokenPipeError(32, "Broken pipe"), 2, "cannot read or write the output: Broken pipe"),
     (PermissionError(13, "Permission denied", "a.txt"), 2, "cannot read or write a.txt: Permission denied"),
-], ids=["Ctrl-C", "memory", "memory for an array", "file"])
+], ids=["Ctrl-C", "memory", "memory for an array", "closed pipe", "file"])
 def test_error_in_a_command_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ) -> None:
     def failing(_: object) -> int:
         raise error
 
-    monkeypatch.setattr("numpy_attention.app.attend.run", failing)
+    monkeypatch.setattr("numpy_attention.app.reading.attend", failing)
     assert main(["attend"]) == code
     assert capsys.readouterr() == ("", f"numpy-attention: {message}\n")
-
-
-@pytest.mark.parametrize("kind", ["ImportError", "OSError", "AttributeError"])
-def test_a_cupy_that_cannot_be_imported_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
-    (tmp_path / "cupy.py").write_text(f"raise {kind}('libcudart.so.12: cannot open\\nshared object')")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    message = "CuPy is installed but its import fails (libcudart.so.12: cannot open); install it again"
-    assert message in refused(capsys, "gradcheck", "softmax", "--backend", "cupy")
 
 
 def test_character_that_the_console_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("numpy_attention.app.attend.run", lambda _: print("a → b") or 0)
+    monkeypatch.setattr("numpy_attention.app.reading.attend", lambda _: print("a → b") or 0)
     assert main(["attend"]) == 0
+    sys.stdout.flush()
     assert written.getvalue() == b"a \\u2192 b\n"
 
 
@@ -87,10 +66,3 @@ def test_printed_paths_are_quoted_for_the_shell() -> None:
     for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
         assert shlex.split(shell_path(Path(name))) == [name]
     assert shell_path("-my run") == "'./-my run'"
-
-
-@pytest.mark.parametrize("arguments", [
-    ["train", "--out", ""], ["train", "--text", ""], ["embed", "minilm", "", "--query=a"], ["attend", "--out", ""],
-], ids=" ".join)
-def test_empty_name_does_not_mean_the_current_folder(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert "''" in refused(capsys, *arguments)

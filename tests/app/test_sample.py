@@ -1,4 +1,4 @@
-"""`sample`: a prompt goes on, repeatably, or is refused."""
+"""`sample`: a prompt goes on, repeatably, and each piece is printed as soon as it is certain."""
 
 import io
 import sys
@@ -9,16 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.app import sample, source
+from numpy_attention.app import source
+from numpy_attention.app import words as app
 from numpy_attention.app.main import main
+from numpy_attention.app.words import words
 from numpy_attention.models.generate import stream
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED, shipped
 from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.training.byte_pairs import BytePairVocabulary, ByteVocabulary
+from numpy_attention.training.data import CharVocabulary
 from tests.app.commands import refused
 from tests.pretrained import tiny
 
 Captured = pytest.CaptureFixture[str]
+VOCABULARIES = {
+    "characters": CharVocabulary("abc \n\u20ac\U0001f642\ufffd"),
+    "bytes": ByteVocabulary(),
+    "pairs of bytes": BytePairVocabulary([(226, 130), (256, 172), (97, 256), (172, 97)]),
+    "pretrained": Tokenizer(tiny.byte_pairs()),
+}
 
 
 def test_sample_continues_the_prompt_and_is_repeatable(capsys: Captured) -> None:
@@ -28,7 +38,7 @@ def test_sample_continues_the_prompt_and_is_repeatable(capsys: Captured) -> None
         assert main(["sample", "--prompt", "The quick ", *options, seed]) == 0
         out, err = capsys.readouterr()
         texts.append(out)
-        assert err == NO_MODEL_NAMED + "\n", "beside the text, not in it"
+        assert err == NO_MODEL_NAMED + "\n", "on standard error, not in the text"
     assert texts[0] == texts[1] != texts[2]
     assert texts[0].startswith("The quick ")
     assert len(texts[0]) == len("The quick ") + 20 + 1
@@ -44,7 +54,7 @@ def test_sample_equals_generate_and_is_printed_as_it_is_drawn(monkeypatch: pytes
             seen.append(arrived.getvalue().decode())
             yield i
 
-    monkeypatch.setattr(sample, "stream", noted)
+    monkeypatch.setattr(app, "stream", noted)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(arrived, encoding="utf-8"))  # which waits for a flush
     assert main(["sample", str(FOLDER), "--tokens", "20", "--seed", "3"]) == 0
     whole = vocabulary.decode(ids)
@@ -66,12 +76,39 @@ def test_pretrained_model_stops_at_its_end_token(
     assert capsys.readouterr().out == tokenizer.decode(np.array([*prompt, *written[: end + 1]])) + "\n"
 
 
-def test_sample_refuses_unusable_arguments(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert "nowhere" in refused(capsys, "sample", tmp_path / "nowhere")
-    assert "holds no checkpoint" in refused(capsys, "sample", tmp_path)
-    assert "python -m numpy_attention fetch smollm2" in refused(capsys, "sample", "smollm2")
-    assert "unknown to the model: '\u20ac'" in refused(capsys, "sample", FOLDER, "--prompt", "The \u20ac")
-    assert "--prompt must hold" in refused(capsys, "sample", FOLDER, "--prompt", "")
-    assert "only a GPT can continue a prompt" in refused(capsys, "sample", tiny.write(tmp_path, "bert"))
+@pytest.mark.parametrize(("options", "message"), [
+    (["--prompt", "The \u20ac"], "unknown to the model: '\u20ac'"),
+    (["--prompt", ""], "--prompt must hold at least one character"),
+    (["--seed", "-1"], "--seed must be at least 0, got -1"),
+    (["--tokens", "-3"], "--tokens must be at least 0, got -3"),
+    (["--tokens", "many"], "invalid int value: 'many'"),
+    (["--temperature", "nan"], "temperature must be at least 0 and finite, got nan"),
+    (["--top-k", "0"], "top_k must be at least 1, got 0"),
+    (["--top-p", "1.5"], "top_p must be in (0, 1], got 1.5"),
+], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
+def test_refuses_unusable_arguments(capsys: Captured, options: list[str], message: str) -> None:
+    assert message in refused(capsys, "sample", FOLDER, *options)
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_pieces_together_equal_the_whole_text(name: str, rng: np.random.Generator) -> None:
+    vocabulary = VOCABULARIES[name]
+    for length in (0, 1, 2, 3, *range(5, 60, 6)):
+        ids = rng.integers(0, len(vocabulary), length)
+        assert "".join(words(vocabulary, ids.tolist())) == vocabulary.decode(ids)
+
+
+@pytest.mark.parametrize("name", ["bytes", "pairs of bytes", "pretrained"])
+def test_character_is_given_after_its_last_byte(name: str) -> None:
+    vocabulary, drawn, so_far = VOCABULARIES[name], [], ""
+
+    def draw() -> Iterator[int]:
+        for i in vocabulary.encode("a\u20ac\U0001f642 na\u00efve").tolist():
+            drawn.append(i)
+            yield i
+
+    for piece in words(vocabulary, draw()):
+        so_far += piece
+        assert "\ufffd" not in piece
+        assert so_far == vocabulary.decode(np.array(drawn)), "nothing that is certain is kept back"
+    assert so_far == "a\u20ac\U0001f642 na\u00efve"

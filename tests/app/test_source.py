@@ -1,4 +1,4 @@
-"""The model that a command means: names, files, folders and runs."""
+"""The model that a command means: names, files, folders and runs. Also: `fetch`."""
 
 import shutil
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numpy_attention.app.source import encoded, load_model, pretrained_path
+from numpy_attention.app.main import main
+from numpy_attention.app.source import encoded, load_model
 from numpy_attention.errors import InputError
 from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.models.gpt import GPT
+from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.fetch import SOURCES
-from tests.app.commands import run_directory, text, trained
+from tests.app.commands import refused, run_directory, text, trained
 from tests.pretrained import tiny
 
 __all__ = ["run_directory", "text"]
@@ -27,13 +29,22 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
+def test_fetch_prints_the_path_and_the_license(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = cache / SOURCES["minilm"].model
+    path.mkdir()
+    assert main(["fetch", "minilm"]) == 0
+    assert capsys.readouterr() == (f"{path}: license Apache-2.0\n", "")
+    assert "known are smollm2, minilm" in refused(capsys, "fetch", "gpt5")
+    assert "required: NAME" in refused(capsys, "fetch")
+
+
 def test_name_means_the_fetched_model_unless_a_folder_has_that_name(cache: Path) -> None:
     with pytest.raises(InputError, match="python -m numpy_attention fetch smollm2"):
-        pretrained_path("smollm2")
-    (cache / SOURCES["smollm2"].model).write_bytes(b"weights")
-    assert pretrained_path("smollm2") == cache / SOURCES["smollm2"].model
-    tiny.write(cache.parent, "llama").rename(cache.parent / "smollm2")
-    assert pretrained_path("smollm2") == Path("smollm2")
+        load_model("smollm2", GPT, "talk")
+    tiny.write(cache, "llama gguf").rename(cache / SOURCES["smollm2"].model)
+    assert isinstance(load_model("smollm2", GPT, "talk")[0], GPT)
+    tiny.write(cache.parent, "bert").rename(cache.parent / "smollm2")
+    assert isinstance(load_model("smollm2", Model, "be read")[0], TextEncoder)
 
 
 def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> None:
@@ -47,31 +58,23 @@ def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> N
     assert vocabulary.labels(ids) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"], "typed, so not special"
 
 
-def test_directory_of_a_run_is_a_run_although_it_holds_config_json(run_directory: Path) -> None:
-    for path in (run_directory, run_directory / "checkpoint.npz"):
-        assert pretrained_path(str(path)) is None
+def test_directory_and_checkpoint_of_a_run_give_the_trained_model(run_directory: Path) -> None:
+    for path in (run_directory, run_directory / "checkpoint.best.npz"):
         model, vocabulary = load_model(str(path), GPT, "write")
         assert encoded(vocabulary, "The dog", "--text").shape == (7,)
         assert model.config.context_length == 8
-    (run_directory / "checkpoint.npz").unlink()  # a run that was killed before its first
-    with pytest.raises(InputError, match=r"holds no checkpoint\.npz"):
-        load_model(str(run_directory), GPT, "write")
 
 
 def test_refuses_missing_models_and_models_of_another_kind(cache: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere.*known .*smollm2, minilm"):
         load_model("nowhere", GPT, "talk")
-    (cache / "adapter.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match=r"adapter\.safetensors holds only the parameters; give the folder"):
-        load_model(str(cache / "adapter.safetensors"), GPT, "talk")
+    with pytest.raises(InputError, match=r"holds no checkpoint\.npz; give a directory that `train` has written"):
+        load_model(str(cache), GPT, "talk")
     with pytest.raises(InputError, match="is a TextEncoder; only a GPT can talk"):
         load_model(str(tiny.write(cache, "bert")), GPT, "talk")
-
-
-def test_error_for_a_text_names_its_origin(tmp_path: Path) -> None:
-    _, vocabulary = load_model(str(tiny.write(tmp_path, "gpt2")), GPT, "talk")
-    with pytest.raises(InputError, match="--query: the text holds"):
-        encoded(vocabulary, "\udcff", "--query")
+    trained("--task=sum", "--out", cache / "run", "--steps=1", "--d-model=8", "--heads=1", "--batch=4", "--workers=1")
+    with pytest.raises(InputError, match="a model of the task 'sum'; only a text model reads a text"):
+        load_model(str(cache / "run"), GPT, "talk")
 
 
 @pytest.mark.parametrize("options", [["--lora", "2"], []], ids=["low rank", "all weights"])

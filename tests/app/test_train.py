@@ -26,7 +26,6 @@ from tests.app.commands import SIZES, last_lines, no_pictures, refused, run_dire
 from tests.pretrained import tiny
 
 __all__ = ["no_pictures", "run_directory", "text"]
-PAGE = Path(__file__).parents[2] / "docs" / "pythons.md"
 
 
 def test_training_writes_log_config_checkpoint_and_picture(tmp_path, text, capsys):
@@ -48,18 +47,11 @@ def test_training_writes_log_config_checkpoint_and_picture(tmp_path, text, capsy
     assert (directory / "loss.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_default_directory_is_new_for_each_run(tmp_path, text, monkeypatch):
+def test_default_directory_is_named_by_the_time(tmp_path, text, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(time, "strftime", lambda form: "now")  # also if the clock steps back
-    for _ in range(3):
-        trained("--text", text, *SIZES, "--steps", "1")
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"now", "now-2", "now-3"}
-
-
-def test_training_completes_when_the_clock_does_not_advance(tmp_path, text, monkeypatch, capsys):
-    monkeypatch.setattr(time, "perf_counter", lambda: 5.0)
-    trained("--text", text, "--out", tmp_path / "run", *SIZES)
-    assert "0 tokens/s  0 s left" in capsys.readouterr().out
+    monkeypatch.setattr(time, "strftime", lambda form: "now")
+    trained("--text", text, *SIZES, "--steps", "1")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["now"]
 
 
 def test_same_seed_gives_the_same_run_and_another_seed_differs(tmp_path, text):
@@ -99,21 +91,6 @@ def test_signal_ends_the_run_after_saving(tmp_path, text, monkeypatch, capsys, n
         f"  python -m numpy_attention train --resume '{directory}'\n"
     )
     assert checkpoint.load_arrays(directory / checkpoint.NAME)[1]["step"] == 5
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_a_process_after_saving(tmp_path, text):
-    directory = tmp_path / "run"
-    command = [sys.executable, "-m", "numpy_attention", "train", "--text", str(text), "--out", str(directory), *SIZES]
-    with subprocess.Popen([*command, "--steps=100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        while process.poll() is None and not (directory / checkpoint.PREVIOUS).exists():
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == b""
-    step = int(re.search(rb"after step (\d+), which is saved", out).group(1))
-    assert checkpoint.load_arrays(directory / checkpoint.NAME)[1]["step"] == step
 
 
 def test_diverging_run_ends_with_one_line(tmp_path, text, capsys):
@@ -157,24 +134,13 @@ def short_report(monkeypatch):
 
 
 @pytest.mark.usefixtures("short_report")
-def test_unwritable_result_is_an_error_that_names_the_command_to_repeat(run_directory, capsys, monkeypatch):
-    def full(*arguments):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(TASKS["text"], "write_result", full)
-    err = last_lines(capsys, 2, "train", "--resume", run_directory).err
-    again = f"free some space, then python -m numpy_attention train --resume {run_directory}"
-    assert err.endswith(f"No space left on device; the training is complete and saved: {again}\n")
-
-
-@pytest.mark.usefixtures("short_report")
 def test_failing_picture_gives_one_line_and_the_training_completes(run_directory, capsys, monkeypatch):
     def failing(*arguments):
         raise RuntimeError("a\nb" * 1000)
 
     monkeypatch.setattr(plots, "training_curves", failing)
     out, err = last_lines(capsys, 0, "train", "--resume", run_directory)
-    assert err.startswith("numpy-attention: there is no picture, loss.png: a ba b")
+    assert err.startswith("numpy-attention: there is no loss.png: a ba b")
     assert err.count("\n") == 1
     assert out.splitlines()[-1] == f"in {run_directory}: log.jsonl, config.json, checkpoint.npz"
 
@@ -194,7 +160,7 @@ def test_second_run_in_a_directory_is_refused_in_one_line_and_changes_nothing(ru
 def test_directory_that_holds_a_run_is_not_overwritten(run_directory, text, capsys):
     before = parameters(run_directory)
     assert "--resume" in refused(capsys, "train", "--text", text, "--out", run_directory, *SIZES)
-    assert "is a file" in refused(capsys, "train", "--text", text, "--out", text, *SIZES)
+    assert f"cannot write to {text}: File exists" in refused(capsys, "train", "--text", text, "--out", text, *SIZES)
     assert parameters(run_directory) == before
 
 
@@ -223,37 +189,26 @@ def test_unusable_text_is_refused_and_writes_nothing(tmp_path, monkeypatch, caps
     if content is not None:
         path.write_bytes(content)
     assert message in refused(capsys, "train", "--text", path, *SIZES)
-    assert message in refused(capsys, "train", "--text", path, *SIZES, "--out", tmp_path / "new")
     assert not (tmp_path / "runs").exists()
-    assert not (tmp_path / "new").exists()
 
 
-ROTARY = "--d-model / --heads must be an even width per head for rotary positions, got 128 / 128"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--heads", "3"], "--d-model must be divisible by --heads, got 128 and 3"),
-        (["--heads", "128"], ROTARY),
-        (["--steps", "0"], "--steps must be at least 1, got 0"),
-        (["--steps", "many"], "invalid int value: 'many'"),
-        (["--learning-rate", "nan"], "--learning-rate must be at least 0"),
-        (["--dropout", "1"], "below 1"),
-        (["--optimizer", "adamax"], "did you mean 'adam"),
-        (["--task", "txt"], "did you mean 'text'"),
-        (["--attention", "flash"], "--attention must be one of auto, dense, tiled, got 'flash'"),
-        (["--colour", "red"], "unrecognized arguments: --colour"),
-        (["--step", "3"], "unrecognized arguments"),
-        (["--task", "copy", "--positions", "rotary"], "--positions must be one of "),
-        (["--as-in-the-lesson"], "--as-in-the-lesson needs --task sum"),
-    ],
-    ids=lambda one: " ".join(one) if isinstance(one, list) else "",
-)
-def test_refuses_impossible_settings_in_one_line(tmp_path, text, monkeypatch, capsys, arguments, message):
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--heads", "3"], "--d-model must be divisible by --heads, got 128 and 3"),
+    (["--heads", "128"], "--d-model / --heads must be an even width per head for rotary positions, got 128 / 128"),
+    (["--steps", "0"], "--steps must be at least 1, got 0"),
+    (["--steps", "many"], "invalid int value: 'many'"),
+    (["--dropout", "1"], "below 1"),
+    (["--optimizer", "adamax"], "--optimizer must be one of adamw, adam, sgd, got 'adamax'"),
+    (["--step", "3"], "unrecognized arguments: --step"),
+    (["--task", "copy", "--positions", "rotary"], "--positions must be one of "),
+    (["--as-in-the-lesson"], "--as-in-the-lesson needs --task sum"),
+    (["--task=reverse", "--text=/none"], "--text has no effect with this --task; leave it out"),
+    (["--vocab-size=300"], "--vocab-size has no effect with this --vocabulary"),
+    (["--optimizer=sgd", "--beta2=0.5"], "--beta2 has no effect with this --optimizer"),
+], ids=lambda one: " ".join(one) if isinstance(one, list) else "")  # fmt: skip
+def test_refuses_impossible_settings_in_one_line(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
-    err = refused(capsys, "train", *arguments, *(() if "--task" in arguments else ("--text", text)))
-    assert message in err
+    assert message in refused(capsys, "train", *arguments)
     assert not (tmp_path / "runs").exists()
 
 
@@ -265,76 +220,30 @@ def test_options_override_settings_from_a_file(tmp_path, text):
     assert (config["steps"], config["d_model"], config["text"]) == (2, 8, str(text))
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"stpes = 3", "there is no setting 'stpes'; did you mean 'steps'?"),
-        (b"steps = 'three'", "--steps must be a whole number, got 'three'"),
-        (b"steps = true", "--steps must be a whole number, got True"),
-        (b"steps = ", "is not TOML"),
-        (b"text = '\xff'", "is not TOML"),
-        (b"[train]\nsteps = 3", "there is no setting 'train'"),
-        (b"task = ['text']", "--task must be a text, got a list"),
-        (b"from = ['m']", "--from must be a text, got a list"),
-        (None, "cannot read"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"stpes = 3", "run.toml: there is no setting 'stpes'; did you mean 'steps'?"),
+    (b"steps = 'three'", "run.toml: --steps must be a whole number, got 'three'"),
+    (b"steps = ", "run.toml is not TOML"),
+    (b"text = '\xff'", "run.toml is not TOML"),
+    (b"task = ['text']", "run.toml: --task must be a text, got a list"),
+    (None, "cannot read run.toml"),
+])  # fmt: skip
 def test_refuses_unusable_settings_file(tmp_path, monkeypatch, capsys, content, message):
     monkeypatch.chdir(tmp_path)
     if content is not None:
         (tmp_path / "run.toml").write_bytes(content)
     err = refused(capsys, "train", "--config", "run.toml")
     assert message in err
-    assert "run.toml" in err
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["--task=reverse", "--text=/nonexistent"],
-     "--text has an effect only with --task text, not with reverse; leave --text out"),
-    (["--vocab-size=300"], "--vocab-size has an effect only with --vocabulary bpe, not with char"),
-    (["--optimizer=sgd", "--beta2=0.5"],
-     "--beta2 has an effect only with --optimizer adamw or adam, not with sgd"),
-    (["--min-learning-rate=1"], "--min-learning-rate must be at most --learning-rate, the peak, which is 0.004, got 1"),
-], ids=lambda one: " ".join(one) if isinstance(one, list) else "")  # fmt: skip
-def test_refuses_settings_without_effect(tmp_path, monkeypatch, capsys, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    assert message in refused(capsys, "train", *arguments)
-    assert not (tmp_path / "runs").exists()
-
-
-@pytest.fixture
-def begun(monkeypatch):
-    """The configurations of runs that would begin; none does."""
-    configs = []
-
-    def run(trainer, announcement):
-        configs.append(trainer.config)
-        raise InputError("enough")
-
-    monkeypatch.setattr(Trainer, "run", run)
-    return configs
-
-
-@pytest.mark.parametrize("task", ["text", "sum", "dates"])
-def test_settings_file_may_hold_all_default_settings(tmp_path, capsys, begun, task):
-    for usual in (TrainConfig(), TrainConfig(task=task, **TASKS[task].defaults)):
-        values = {name: value for name, value in dataclasses.asdict(usual).items() if value is not None}
-        positions = TASKS[task].defaults.get("positions", "rotary")
-        values |= {"task": task, "context": 40, "d_model": 8, "positions": positions}
-        (tmp_path / "run.toml").write_text("\n".join(f"{name} = {json.dumps(one)}" for name, one in values.items()))
-        command = ["train", "--config", tmp_path / "run.toml", "--out", tmp_path / "run"]
-        assert "enough" in last_lines(capsys, 2, *command).err
-    assert [config.task for config in begun] == [task] * 2
-
-
-def test_accepts_learning_rate_below_the_default_minimum(tmp_path, capsys, begun):
-    for number, task in enumerate([[], ["--task=sum", "--as-in-the-lesson"]]):
-        command = ["train", *task, "--learning-rate=1e-6", "--out", tmp_path / str(number)]
-        assert "enough" in last_lines(capsys, 2, *command).err
-    assert [config.learning_rate for config in begun] == [1e-6] * 2
-    assert begun[0].min_learning_rate > 1e-6
-    assert begun[1].optimizer == "sgd"
+@pytest.mark.parametrize("task", ["text", "sum"])
+def test_settings_file_may_hold_all_default_settings(tmp_path, text, task):
+    values = dataclasses.asdict(TrainConfig(task=task, **TASKS[task].defaults))
+    values |= {"context": 8, "d_model": 8, "batch": 2, "steps": 1} | ({"text": str(text)} if task == "text" else {})
+    lines = [f"{name} = {json.dumps(one)}" for name, one in values.items() if one is not None]
+    (tmp_path / "run.toml").write_text("\n".join(lines))
+    trained("--config", tmp_path / "run.toml", "--out", tmp_path / "run")
 
 
 # Resumed runs
@@ -346,9 +255,8 @@ def test_resumed_finished_run_prints_its_report_and_refuses_new_settings(run_dir
     assert "the report" in capsys.readouterr().out
     changed = ["--steps", 9, "--batch", 5]
     assert "--steps, --batch cannot change" in refused(capsys, "train", "--resume", run_directory, *changed)
-    assert "leave --out" in refused(capsys, "train", "--resume", run_directory, "--out", run_directory)
-    lesson = refused(capsys, "train", "--resume", run_directory, "--as-in-the-lesson")
-    assert "--as-in-the-lesson is for a new run; leave it out" in lesson
+    err = refused(capsys, "train", "--resume", run_directory, "--out", run_directory, "--as-in-the-lesson")
+    assert "--out, --as-in-the-lesson cannot change in a resumed run" in err
 
 
 def test_workers_and_recompute_can_change_in_a_resumed_run(run_directory):
@@ -380,9 +288,8 @@ def test_run_resumes_to_the_same_bits_with_a_moved_text(tmp_path, text, monkeypa
     trained("--text", text, *SIZES, *more, "--out", tmp_path / "whole")
     moved = tmp_path / "moved.txt"
     text.rename(moved)
-    message = f"cannot read {text.name}: No such file or directory; if it has moved, give its new place by --text"
     capsys.readouterr()
-    assert message in refused(capsys, "train", "--resume", half)
+    assert f"cannot read {text.name}: No such file or directory" in refused(capsys, "train", "--resume", half)
     trained("--resume", half, "--text", moved)
     assert str(moved) in capsys.readouterr().out.splitlines()[0]
     assert parameters(half) == parameters(tmp_path / "whole")
@@ -409,7 +316,7 @@ def test_run_resumes_with_a_moved_pretrained_model(tmp_path, text, monkeypatch, 
     trained("--text", text, *start)
     Path("model").rename("elsewhere")
     capsys.readouterr()
-    assert "if it has moved, give its new place by --text or --from" in refused(capsys, "train", "--resume", "run")
+    assert "no file, folder or model called model" in refused(capsys, "train", "--resume", "run")
     trained("--resume", "run", "--from", "elsewhere")
 
 
@@ -426,7 +333,7 @@ def test_run_on_the_default_text_of_another_python_resumes_with_that_text_as_a_f
 
 @pytest.mark.slow
 def test_page_shows_how_to_save_the_help_topics(tmp_path):
-    block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"([^\"]*)\"\n```", PAGE.read_text("utf-8"))
-    assert block
+    page = (Path(__file__).parents[2] / "docs" / "pythons.md").read_text("utf-8")
+    block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"([^\"]*)\"\n```", page)
     subprocess.run([sys.executable, "-c", block[1]], cwd=tmp_path, check=True)
     assert len(read_text(tmp_path / "topics.txt")) > 400_000

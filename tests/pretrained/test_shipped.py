@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from numpy_attention import inside
-from numpy_attention.app.attend import TEXT
 from numpy_attention.app.main import main
+from numpy_attention.app.reading import TEXT
 from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
 from numpy_attention.training.config import TrainConfig

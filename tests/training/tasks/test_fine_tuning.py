@@ -123,7 +123,7 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
     ("options", "message"),
     [
         (["--lora", "4"], "--lora changes a pretrained model: name one with --from"),
-        (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model: with --from the"),
+        (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model has no effect with this --from"),
         (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
         (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
         (["--from", "BERT"], "is not a language model"),
