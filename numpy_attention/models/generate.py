@@ -32,7 +32,7 @@ from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.threads import single_threaded_blas
+from numpy_attention.threads import blas_threads
 
 
 class LanguageModel(Protocol):
@@ -139,7 +139,7 @@ def last_logits(
         mask = causal_mask(T - stored, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
-    with quiet(), nullcontext() if T - stored > 1 else single_threaded_blas():
+    with quiet(), nullcontext() if T - stored > 1 else blas_threads(1):
         logits, _ = model.forward(ids[:, stored:T], mask=mask, positions=positions, past=past, last_only=True)
     return to_host(logits[:, -1])
 

@@ -69,10 +69,6 @@ class Tokenizer(Vocabulary):
         [CLS] comes first and [SEP] last; for some GPTs one special token comes first, for other GPTs none."""
         return self._encoded(text, special=True)
 
-    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """Yield the ids of a text that comes in pieces, all at the end, because a chunk may span two pieces."""
-        yield self.encode("".join(pieces))
-
     def decode(self, ids: np.ndarray) -> str:
         """The text of the ids, without special tokens."""
         return self._decoded(ids)
