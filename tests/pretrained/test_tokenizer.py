@@ -62,13 +62,6 @@ def test_decode_inverts_encode(tiny_one, text):
     assert tiny_one.characters_in(ids) == len(text)
 
 
-@given(TEXTS)
-def test_a_text_in_pieces_gives_the_ids_of_the_whole_text(tiny_one, text):
-    cut = len(text) // 3
-    found = list(tiny_one.encode_pieces([text[:cut], text[cut : 2 * cut], text[2 * cut :]]))
-    np.testing.assert_array_equal(np.concatenate(found), tiny_one.encode(text))
-
-
 def test_text_that_looks_like_a_special_token_is_plain_text(tiny_one, tmp_path):
     for one in (tiny_one, tokenizer_of_folder(tiny.write(tmp_path, "gpt2"))):
         ids = one.encode("<|im_end|>")

@@ -74,17 +74,6 @@ def test_learning_merges_the_most_frequent_pair_each_time(corpus, size):
     assert learn_merges(count_chunks([corpus]), size) == merges
 
 
-@settings(max_examples=30)
-@given(TEXTS, st.lists(st.integers(0, 100)))
-def test_text_in_pieces_gives_the_same_ids(text, cuts):
-    text = text * 3
-    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    pieces = [text[a:b] for a, b in pairwise(places)]
-    for vocabulary in (ByteVocabulary(), learned(ANIMALS + text), CharVocabulary(text)):
-        parts = list(vocabulary.encode_pieces(pieces))
-        np.testing.assert_array_equal(np.concatenate(parts), vocabulary.encode(text))
-
-
 @given(st.one_of(TEXTS, st.sampled_from("a. \n\u00e9").map(lambda c: c * 1000)))
 def test_chunks_join_to_the_text_and_are_short(text):
     chunks = CHUNK.findall(text)

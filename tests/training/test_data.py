@@ -15,7 +15,6 @@ from numpy_attention.training.data import (
     random_blocks,
     read_text,
     split_text,
-    text_pieces,
 )
 from numpy_attention.training.restore import load_run
 
@@ -97,18 +96,10 @@ def test_consecutive_blocks_predict_every_character_but_the_first_once(length, c
     assert all(x.shape == y.shape and x.shape[0] <= count and x.shape[1] <= length for x, y in batches)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_pieces_of_a_file_join_to_its_text(tmp_path, size):
+def test_text_of_a_file_keeps_its_newlines_and_drops_a_byte_order_mark(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
-    assert "".join(text_pieces(path, size)) == "one\r\ntwo \u20ac \U0001f43b\n"
-    for content, message in (
-        (b"ab\xe2\x82\xacc\xff", "0xff at offset 6"), (b"abc\xe2\x82", "0xe2 at offset 3"),
-        (b"\xe2\x28", "0xe2 at offset 0"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            list(text_pieces(path, size))
+    assert read_text(path) == "one\r\ntwo \u20ac \U0001f43b\n"
 
 
 def test_at_most_a_million_ids_are_held_out():

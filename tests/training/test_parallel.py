@@ -128,7 +128,7 @@ def test_short_step_uses_one_thread(monkeypatch):
     assert default_workers(20, WORTH_THREADS, cores=2) == 2
     assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    monkeypatch.setattr("numpy_attention.threads._controller", lambda: None)
+    monkeypatch.setattr("numpy_attention.training.parallel.controller", lambda: None)
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be limited to one thread
 
 
@@ -175,7 +175,7 @@ def no_limits(monkeypatch):
 
 @pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
 @pytest.mark.parametrize(
-    ("value", "expected"), [("1", 1), (" 2,1", 2), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
+    ("value", "expected"), [("1", 1), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
 )
 def test_blas_uses_at_most_the_threads_that_the_environment_allows(name, value, expected, no_limits):
     no_limits.setenv(name, value)
@@ -185,7 +185,7 @@ def test_blas_uses_at_most_the_threads_that_the_environment_allows(name, value, 
 
 def test_usable_cores_are_at_most_the_threads_that_the_environment_allows(no_limits):
     all_of_them = usable_cores()
-    for value, expected in {"1": 1, "999": all_of_them, "2, 1": min(2, all_of_them), "none": all_of_them}.items():
+    for value, expected in {"1": 1, "999": all_of_them, "none": all_of_them}.items():
         no_limits.setenv("OMP_NUM_THREADS", value)
         assert usable_cores() == expected
     no_limits.delenv("OMP_NUM_THREADS")
