@@ -92,7 +92,6 @@ class TrainConfig:
     log_every: int = _setting(10, "steps between lines of log.jsonl", low=1)
     eval_every: int = _setting(200, "steps between evaluations on the held-out data", low=1)
     save_every: int = _setting(200, "steps between checkpoints", low=1)
-    patience: int = _setting(0, "stop after this many evaluations without a new best (0: never)", low=0)
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

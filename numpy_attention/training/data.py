@@ -89,11 +89,8 @@ class CharVocabulary(Vocabulary):
     """The characters of a text in sorted order; the id of a character is its index."""
 
     def __init__(self, text: str) -> None:
-        self.characters = distinct_characters(text)
-        codes = _code_points(self.characters)
-        # the id of each code point, -1 if there is none; the last entry is for all larger code points
-        self._id_of = np.full(codes.max(initial=0) + 2, -1, np.int32)
-        self._id_of[codes] = np.arange(len(codes))
+        self.characters = "".join(sorted(set(text)))
+        self._id_of = {character: i for i, character in enumerate(self.characters)}
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -103,26 +100,16 @@ class CharVocabulary(Vocabulary):
 
         Raises: InputError that names the characters without an id.
         """
-        ids = self._id_of.take(_code_points(text), mode="clip")
-        if (ids < 0).any():
-            unknown = sorted(set(text) - set(self.characters))
+        if unknown := sorted(set(text) - self._id_of.keys()):
             few = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
             raise InputError(f"characters unknown to the model: {few}; known are {short_repr(self.characters)}")
-        return ids.astype(np.int64)
+        return np.fromiter((self._id_of[character] for character in text), np.int64, len(text))
 
     def decode(self, ids: np.ndarray) -> str:
         return "".join(self.characters[i] for i in ids)
 
     def saved(self) -> dict[str, Any]:
         return {"characters": self.characters}
-
-
-def distinct_characters(text: str) -> str:
-    """The different characters of a text, in sorted order."""
-    codes = _code_points(text)
-    seen = np.zeros(codes.max(initial=0) + 1, dtype=np.bool_)
-    seen[codes] = True
-    return "".join(map(chr, np.flatnonzero(seen)))
 
 
 def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +141,3 @@ def consecutive_blocks(ids: np.ndarray, length: int, count: int) -> Iterator[tup
     if whole * length + 1 < len(ids):
         rest = ids[None, whole * length :]
         yield rest[:, :-1], rest[:, 1:]
-
-
-def _code_points(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")

@@ -14,8 +14,8 @@ from numpy_attention.training.checkpoint import NAME, load_arrays
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import Vocabulary
 
-PROGRESS = {"step": int, "seconds": float, "best_step": int, "since_best": int}  # and `best`, or None
-GONE = "skip_bad_steps"  # a setting of older runs
+PROGRESS = {"step": int, "seconds": float, "best_step": int}  # and `best`, or None
+GONE = ("skip_bad_steps", "patience")  # settings of older runs
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:
@@ -28,7 +28,7 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
     for key, kind in {"config": dict, "model": dict, "task": dict, **PROGRESS}.items():
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
-    config = TrainConfig.from_mapping({k: v for k, v in meta["config"].items() if k != GONE}, str(path))
+    config = TrainConfig.from_mapping({k: v for k, v in meta["config"].items() if k not in GONE}, str(path))
     if config.from_ is None:  # otherwise the file of the pretrained model determines the sizes
         _check_size(arrays, config.layers, config.d_model, max(config.d_model, config.d_ff))
     return config, arrays, meta

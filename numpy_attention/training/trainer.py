@@ -4,7 +4,7 @@ Each step is the step of Chapter 28, with the batch cut into shards and the grad
 This file adds everything around the step: at intervals a line in the log, an evaluation on held-out data, a
 checkpoint.
 
-    run:   step  step  step ... step  step  step ...            until the last step, a signal, or no more patience
+    run:   step  step  step ... step  step  step ...            until the last step or a signal
              |                    |     |
              log                  log   evaluation, checkpoint  every log_every, eval_every, save_every steps
 
@@ -76,10 +76,9 @@ class Trainer:
         self.seconds = 0.0  # the time spent in steps
         self.best = math.inf
         self.best_step = 0
-        self.since_best = 0  # evaluations since the best one
 
     def run(self, announcement: str = "") -> str:
-        """Train to the end and return the kind of ending: "finished", "stopped early" or the name of a signal.
+        """Train to the end and return the kind of ending: "finished" or the name of a signal.
 
         The announcement is printed when it is certain that no other run uses the directory.
 
@@ -117,17 +116,15 @@ class Trainer:
                 if evaluate:
                     entry |= self.task.evaluate(self.model, SharedWorkers(self.ranks, self.workers))
                     progress.line(entry)
-                    improved = self._note_best(entry["val_loss"])
+                    if improved := entry["val_loss"] < self.best:
+                        self.best, self.best_step = entry["val_loss"], self.step
                 if log:
                     log.write(entry)
             progress.advance(entry)
-            impatient = bool(c.patience) and self.since_best >= c.patience
-            if last or improved or impatient or self.stop or self.step % c.save_every == 0:
+            if last or improved or self.stop or self.step % c.save_every == 0:
                 self.save()
             if self.stop and not last:
                 return self.signal or "SIGTERM"  # this rank or another one received it
-            if impatient and not last:
-                return "stopped early"
         return "finished"
 
     def one_step(self) -> tuple[float, float, int]:
@@ -245,10 +242,3 @@ class Trainer:
         rngs = list(self._dropout(mine).values())  # new generators repeat the dropout of this step
         causes = self.ranks.everyones(first_non_finite(self.model, shards, rngs))
         return next((cause for cause in causes if cause != NOT_AGAIN), NOT_AGAIN)
-
-    def _note_best(self, val_loss: float) -> bool:
-        improved = val_loss < self.best
-        if improved:
-            self.best, self.best_step = val_loss, self.step
-        self.since_best = 0 if improved else self.since_best + 1
-        return improved

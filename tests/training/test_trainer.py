@@ -171,14 +171,6 @@ def test_checkpoints_are_written_on_schedule_and_the_best_and_the_previous_one_a
     assert run.best == 1.0
 
 
-def test_patience_stops_after_evaluations_without_a_new_best(tmp_path, text):
-    run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
-    losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
-    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
-    assert run.run() == "stopped early"
-    assert run.step == 8
-
-
 def test_best_checkpoint_survives_a_kill_in_its_save(tmp_path, text, monkeypatch):
     run = trainer(tmp_path / "run", text)
     run.task.evaluate = lambda model, workers: {"val_loss": {4: 3.0, 8: 1.0, 12: 2.0}[run.step]}
