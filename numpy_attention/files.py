@@ -57,12 +57,12 @@ def _sync(path: Path, mode: int) -> None:
 
 
 def writing(place: object) -> AbstractContextManager[None]:
-    """Inside this context an OSError becomes an InputError: cannot write to `place`."""
+    """Inside this context an error of the operating system becomes one line: cannot write to `place`."""
     return _one_line(f"cannot write to {place}")
 
 
 def reading(path: object) -> AbstractContextManager[None]:
-    """Inside this context an OSError becomes an InputError: cannot read `path`."""
+    """Inside this context an error of the operating system becomes one line: cannot read `path`."""
     return _one_line(f"cannot read {path}")
 
 

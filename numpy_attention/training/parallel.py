@@ -131,6 +131,8 @@ def loss_and_gradients(
 
     rngs[i] draws the dropout of shard i. With `mine`, this process computes only the shards in `mine`, and other
     processes compute the rest; the sum over all processes is the loss of the whole batch.
+
+    Raises: the error of the first shard that fails; the shards after it end with a RuntimeError.
     """
     cut = shards(batch, count)
     mine = range(len(cut)) if mine is None else mine

@@ -128,7 +128,10 @@ class Trainer:
         return "finished"
 
     def one_step(self) -> tuple[float, float, int]:
-        """Take one step on a new batch; return the loss before the step, the gradient norm, and the counted tokens."""
+        """Take one step on a new batch; return the loss before the step, the gradient norm, and the counted tokens.
+
+        Raises: NonFiniteError; the parameters are then unchanged.
+        """
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)

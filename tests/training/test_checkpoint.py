@@ -165,9 +165,3 @@ def test_only_one_run_can_hold_a_directory(tmp_path):
         pass
     with pytest.raises(InputError, match=r"cannot write to .*none"), hold(tmp_path / "none"):
         pass
-
-
-def test_directory_on_a_system_without_locks_can_be_held(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with hold(tmp_path), hold(tmp_path):
-        pass

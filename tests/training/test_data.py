@@ -8,7 +8,6 @@ import pytest
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.shipped import FOLDER
 from numpy_attention.training.data import (
-    HELD_OUT,
     CharVocabulary,
     consecutive_blocks,
     default_text,
@@ -100,10 +99,3 @@ def test_text_of_a_file_keeps_its_newlines_and_drops_a_byte_order_mark(tmp_path)
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
     assert read_text(path) == "one\r\ntwo \u20ac \U0001f43b\n"
-
-
-def test_at_most_a_million_ids_are_held_out():
-    ids = np.broadcast_to(np.uint8(0), 50_000_000)
-    training, held_out = split_text(ids)
-    assert len(held_out) == HELD_OUT == 2**20
-    assert len(training) == len(ids) - HELD_OUT

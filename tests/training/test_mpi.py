@@ -14,9 +14,8 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
-from numpy_attention.training.checkpoint import hold
 from numpy_attention.training.log import read_log
-from numpy_attention.training.mpi import Ranks, SharedWorkers, started_ranks
+from numpy_attention.training.mpi import Ranks, SharedWorkers
 from numpy_attention.training.parallel import Workers, loss_and_gradients, mean_loss
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.trainer import NonFiniteError, Trainer
@@ -182,15 +181,6 @@ def test_refuses_batch_smaller_than_the_number_of_ranks(tmp_path, text):
         assert "3 ranks cannot share a batch of 2" in str(error)
 
 
-def test_all_ranks_end_with_one_error_when_another_run_holds_the_directory(tmp_path, text, capsys):
-    trainer(tmp_path / "run", Ranks(), text).save()
-    with hold(tmp_path / "run"):
-        errors = on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run())
-    assert [error.code for error in errors] == [2, 2, 2]
-    err = capsys.readouterr().err
-    assert err.count("\n") == err.count("is in use") == 1
-
-
 def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     def on_rank(ranks):
         def read():
@@ -203,15 +193,6 @@ def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     assert [error.code for error in on_ranks(3, on_rank)] == [2, 2, 2]
     assert capsys.readouterr().err == "numpy-attention: cannot read the text\n"
     assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
-
-
-def test_one_process_raises_the_error_itself():
-    def refuse():
-        raise InputError("no")
-
-    assert (started_ranks().rank, started_ranks().size) == (0, 1)
-    with pytest.raises(InputError, match="no"):
-        started_ranks().together(refuse)
 
 
 def test_threads_are_used_for_enough_tokens_times_parameters(tmp_path, text, monkeypatch):

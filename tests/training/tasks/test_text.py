@@ -55,13 +55,3 @@ def test_losses_of_other_vocabularies_are_also_reported_per_character(tmp_path, 
     per_character = np.log(256.0) * (len(task.held_out_ids) - 1) / len(spelled)
     assert figures["val_loss"] == pytest.approx(np.log(256.0))
     assert figures["val_loss_per_character"] == pytest.approx(per_character)
-
-
-@pytest.mark.slow
-def test_text_of_one_character_has_losses_of_zero_without_minus_sign(tmp_path):
-    (tmp_path / "text.txt").write_text("a" * 400, encoding="utf-8")
-    run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
-    with Workers(1) as workers:
-        message = run.task.report(run.model, np.random.default_rng(0), workers)
-    assert "4-gram     0.000" in message
-    assert "-0.000" not in message
