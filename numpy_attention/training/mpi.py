@@ -42,10 +42,9 @@ class Ranks:
     def total(
         self, parameters: Mapping[str, np.ndarray], loss: Any, grads: dict[str, np.ndarray], stop: bool
     ) -> tuple[Any, dict[str, np.ndarray], bool]:
-        """The sums of loss and gradients over all ranks, and whether any rank has to stop."""
+        """The sums of loss and gradients, and whether any rank has to stop; a rank without a shard adds zeros."""
         if self.size == 1:
             return loss, grads, stop
-        # a rank without a shard adds zeros
         flat = [(grads[name] if grads else np.zeros_like(p)).reshape(-1) for name, p in parameters.items()]
         buffer = np.concatenate([*flat, [loss, stop]], dtype=flat[0].dtype)
         self.mpi.COMM_WORLD.Allreduce(self.mpi.IN_PLACE, buffer)
