@@ -60,12 +60,6 @@ def printed_by_check(module: ModuleType) -> tuple[bool, list[str]]:
     return right, output.getvalue().splitlines()
 
 
-def test_file_fits_on_two_printed_pages() -> None:
-    lines = SOURCE.splitlines()
-    assert len(lines) <= 150
-    assert max(map(len, lines)) <= 98
-
-
 def test_numpy_is_the_only_import_outside_the_standard_library() -> None:
     imports = [node for node in ast.walk(TREE) if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = {node.module if isinstance(node, ast.ImportFrom) else node.names[0].name for node in imports}
@@ -111,6 +105,7 @@ def test_loss_and_every_gradient_equal_those_of_the_package(length: int, rng: np
     assert sum(layer is not None for _, layer in names.values()) == 6 * one_page.num_layers
 
 
+@pytest.mark.slow
 def test_check_passes_as_a_command() -> None:
     done = subprocess.run([sys.executable, FILE, "check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -119,6 +114,7 @@ def test_check_passes_as_a_command() -> None:
     assert all(line.endswith(" right") for line in lines)
 
 
+@pytest.mark.slow
 def test_check_as_a_command_returns_1_after_a_mistake(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.py"
     wrong.write_text(SOURCE.replace("dv = merge(weights.mT @ dheads)", "dv = merge(dheads)"), "utf-8")
@@ -152,6 +148,7 @@ def test_each_line_of_the_backwards_has_a_mistake_in_the_list() -> None:
             assert planted or without.match(line.strip()) or without.search(line), f"no mistake in: {line}"
 
 
+@pytest.mark.slow
 def test_loss_falls_and_a_text_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     one_page = loaded()
     one_page.T, one_page.d_model, one_page.d_ff = 16, 16, 32
@@ -165,9 +162,3 @@ def test_loss_falls_and_a_text_is_written(capsys: pytest.CaptureFixture[str]) ->
 def test_short_text_is_an_error_that_names_the_length() -> None:
     with pytest.raises(AssertionError, match="text: must hold more than 32 characters, got 5"):
         loaded().train("short", np.random.default_rng(0))
-
-
-def test_page_about_the_file_states_its_length() -> None:
-    docs = FILE.parents[1] / "docs"
-    for page in ("one_page.md", "index.md"):
-        assert f"{len(SOURCE.splitlines())} lines" in (docs / page).read_text("utf-8"), page

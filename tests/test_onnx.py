@@ -10,7 +10,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.problem import OpProblem
-from tests.onnx_operators import OPERATORS, Call, cases_of, expected_results, inputs_and_attributes
+from tests.onnx_operators import OPERATORS, SHORT, Call, cases_of, expected_results, inputs_and_attributes
 
 runner = pytest.importorskip("onnx.backend.test.runner")
 
@@ -54,13 +54,14 @@ def test_all_results_of_all_cases_agree(operator: str) -> None:
             if results[name] is None and call.op is na.tiled_attention:
                 continue
             ours = np.asarray(results[name])
-            if expected.dtype.name == "bfloat16":  # our functions compute with float32 in its place
+            if expected.dtype.name in SHORT:
                 ours = ours.astype(expected.dtype)
             rtol = max(case.rtol, 2**-9) if expected.dtype == np.float16 else case.rtol
             with named(case, name):
                 runner.Runner.assert_similar_outputs([expected], [ours], rtol, case.atol)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_gradients_of_all_cases_agree_with_complex_steps(operator: str) -> None:
     for case, call in calls(operator, np.float64):

@@ -93,8 +93,8 @@ def package_layout() -> Drawing:
     levels = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
         "house", "The package layout",
-        "The packages in ten layers of imports: at the top the commands, then the tutor, tasks, runs, models, "
-        "layers, ops and training; errors, backend and the checker at the bottom.", 100,
+        "The packages in eleven layers of imports: at the top the commands, then the tutor, training, models, "
+        "layers and ops; errors, backend and the checker at the bottom.", 100,
     )
     left, right, y = 20, 400, 36.0
     for packages, purposes in levels:

@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     parser.add_argument("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
-    parser.add_argument("--gallery", action="store_true", help="catch the known mistakes; show what weaker checks miss")
+    parser.add_argument("--gallery", action="store_true", help="show that the known mistakes are caught")
     parser.set_defaults(run=run)
 
 

@@ -63,7 +63,7 @@ class Try:
 def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
     """A problem for the checker: gradients from the student's backward, numerical differences of our forward.
 
-    So the student's forward may use any method and run in any process. Another property compares the two forwards.
+    So the student's forward may use any method. Another property compares the two forwards.
     """
 
     def joined(theirs: Problem, ours: Problem) -> Problem:
@@ -245,10 +245,7 @@ def value_text(value: Any, digits: int = 4) -> str:
 
 
 def peak_memory(f: Callable[..., Any], *args: Any) -> int:
-    """The maximum number of bytes allocated during a call; a function of another process is measured there."""
-    remote = getattr(f, "peak_memory", None)
-    if remote is not None:
-        return int(remote(*args))
+    """The maximum number of bytes allocated during a call."""
     tracemalloc.start()
     try:
         f(*args)

@@ -8,8 +8,8 @@
 
 The first paragraph of the docstring explains the mistake. The paragraph that begins with `Hides:` explains why a test
 may miss it. `diagnosis` is a text that the report of the full check must contain. A mistake with `diagnosis` is in
-docs/gallery.md: the full check must catch it on the entries of its op, and the weaker checks run on it too. A mistake
-without `diagnosis` is a likely wrong answer to an exercise: the tutor must recognize it.
+docs/gallery.md: the full check must catch it on the entries of its op. A mistake without `diagnosis` is a likely wrong
+answer to an exercise: the tutor must recognize it.
 """
 
 import inspect

@@ -17,7 +17,6 @@ The steps of `check`:
 """
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -40,7 +39,6 @@ from numpy_attention.gradcheck.problem import (
     by_leaf,
     checked,
     forward_of,
-    parameters_of,
     split_options,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
@@ -130,9 +128,6 @@ gradcheck_model = gradcheck_layer
 def _check(problem: Callable[[Options, Sequence[str]], Problem], f: Callable[..., Any], more: dict[str, Any]) -> Report:
     """Split the keywords into options of the check and options of f, make the problem, and check it."""
     own = {name: more.pop(name, default) for name, default in OWN.items()}
-    if "witness" in more and "witness" not in parameters_of(f):
-        warnings.warn("gradcheck: the keyword witness is now called reference", DeprecationWarning, stacklevel=3)
-        own["reference"] = more.pop("witness")
     options = split_options(f, more.pop("options", None), more, own)
     return check(problem(options, own.pop("no_gradient")), structure=own.pop("robustness"), **own)
 

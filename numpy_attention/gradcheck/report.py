@@ -9,7 +9,6 @@
 """
 
 import math
-import warnings
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,12 +56,6 @@ class ArgumentReport:
         for one in ("analytic", "numeric", "resolution", "wrong", "kinks", "doubt"):
             setattr(self, one, getattr(self, one).reshape(shape))
         return self
-
-    @property
-    def witness(self) -> str:
-        """The old name of `reference`."""
-        warnings.warn("ArgumentReport.witness is now called reference", DeprecationWarning, stacklevel=2)
-        return self.reference
 
     @property
     def symbol(self) -> str:

@@ -5,20 +5,16 @@
 
 The package can be called like a function: `numpy_attention.grade(...)` calls `grade` in `notebook`.
 
-    run          finds the exercise of the file
-     | starts
-    process ~~ wire ~~ worker          a second Python process, with limits on time and memory, imports the file;
-     |                                 the grader calls the functions of the file there
+    run          finds the exercise of the file, and starts with a time limit:
+    child        a second Python process, which imports the file and prints the grade
+    notebook     grades functions of this process
+     |           answer: the student's functions, with the line of an exception;  guard: refuses our own backward
     grading      checks one property after another; if one fails, Hypothesis finds the smallest example
-     |           form: number, shapes and dtypes of the gradients;  formula: compares the gradients with our own;
+     |           form: number, shapes and dtypes of the gradients;  the gradients are compared with our own;
      |           if they differ, the checker finds the reason
     tutor        explains this example: with the docstring of the known mistake (in catalogue/pages) if `recognize`
                  finds it, else with the diagnosis of the checker (gradcheck: terms, diagnosis)
-
     page         what is checked, the hints and the solution of an exercise, from pages/NAME.md
-    notebook     grades functions of this process, without the other process
-    wire         one line of JSON for each request and each reply
-    guard        refuses the package's own backward, libraries that differentiate, numerical differences
 
 The pages of the catalogue contain the inputs, the right answer and the known mistakes of each exercise.
 """

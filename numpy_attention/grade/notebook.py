@@ -10,7 +10,6 @@
 What you do not pass, such as the forward, comes from the file of the exercise, tutorials/exercises/softmax.py.
 """
 
-import functools
 import io
 import warnings
 from collections.abc import Callable
@@ -22,29 +21,20 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.grade.answer import Printed, printed_lines, with_place
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.process import MAX_STORED, METHODS, remote_error
 from numpy_attention.grade.run import (
     GradeError,
     answer_text,
     exercise_of,
     hint_text,
     hypothesis_elsewhere,
-    printed_lines,
     require_hypothesis,
 )
-from numpy_attention.grade.worker import error_reply
 
 HERE = Path(__file__).parent
 FOLDERS = (HERE / "exercises", HERE.parents[1] / "tutorials" / "exercises")  # in an installed package, in a repository
-
-
-class _Printed(io.StringIO):
-    """Keeps only the first characters, because a function in an endless loop may print without end."""
-
-    def write(self, text: str) -> int:
-        return super().write(text[:MAX_STORED]) if self.tell() < MAX_STORED else len(text)
 
 
 def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, solution: bool = False) -> Grade | None:
@@ -69,12 +59,15 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
         print(hint_text(found, hint, "hint="))
         return None
     require_hypothesis()
-    named = {name: _with_place(made) for name, made in _named(found, answers).items()}
-    module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), _Printed()
-    with hypothesis_elsewhere(), redirect_stdout(printed), warnings.catch_warnings(), np.errstate(all="ignore"):
+    named = {name: _with_file(made) for name, made in _named(found, answers).items()}
+    module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), io.StringIO()
+    with (
+        hypothesis_elsewhere(), redirect_stdout(Printed(printed)), warnings.catch_warnings(),
+        np.errstate(all="ignore")
+    ):
         warnings.simplefilter("ignore")
         result = grade_module(found, module)
-    result.lines += printed_lines(printed.getvalue().encode()[:MAX_STORED], "Your code")
+    result.lines += printed_lines(printed.getvalue(), "Your code")
     call = f'na.grade("{exercise}"'
     print(answer_text(found, result, f"{call}, hint=1)", f"{call}, {', '.join(named)}, solution=True)"))
     if solution:
@@ -115,19 +108,8 @@ def _exercise_file(name: str) -> dict[str, Any]:
     return namespace
 
 
-def _with_place(made: Any) -> Any:
-    """The function, or the class with its methods; an exception also has the line of the student's code."""
-    if isinstance(made, type):
-        methods = {name: _with_place(vars(made)[name]) for name in ("__init__", *METHODS) if name in vars(made)}
-        return type(made.__name__, (made,), methods)
-    code = getattr(made, "__code__", None)
-    file = Path(code.co_filename) if code else Path()
-
-    @functools.wraps(made)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return made(*args, **kwargs)
-        except (Exception, SystemExit) as error:
-            raise remote_error(error_reply(error, file), file.name if file.is_file() else "your cell") from None
-
-    return call
+def _with_file(made: Any) -> Any:
+    """The function or class; its exceptions have the line in its file or cell."""
+    f = getattr(made, "__init__", None) if isinstance(made, type) else made
+    file = Path(getattr(getattr(f, "__code__", None), "co_filename", ""))
+    return with_place(made, file, name="" if file.is_file() else "your cell")

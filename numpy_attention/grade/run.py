@@ -8,10 +8,11 @@
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
+import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
@@ -19,13 +20,16 @@ from typing import TextIO
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import escaped, shell_path
-from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade import child
+from numpy_attention.grade.answer import MAX_TEXT, printed_lines
+from numpy_attention.grade.grading import Grade
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.process import MAX_PRINTED, MAX_STORED, Ended, Process
+from numpy_attention.pretrained.fetch import cache_folder
 
 TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 MAX_SECONDS = 86_400.0
-MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # lines that a file prints, characters of each, characters of a refusal
+FILE_LIMIT = 6.0  # time limit for a whole file, as a multiple of the time limit for one call
+START_SECONDS = 10.0  # time for the start of Python and the import of NumPy
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
 
 
@@ -74,53 +78,50 @@ def main(
 
 
 def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
-    """Grade a file. Its functions run in another process, which is stopped when a call reaches the time limit."""
+    """Grade a file in another Python process; without processes, as in a browser, grade it in this process."""
     require_hypothesis()
-    with Process(file, exercise, time_limit) as module:
-        importlib.import_module("numpy_attention.gradcheck.strategies")  # while the other process starts
+    command = [sys.executable, "-P", "-W", "ignore", "-m", child.__name__, str(file.resolve()), exercise.name]
+    path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
+    environment = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8:backslashreplace", "OPENBLAS_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            [*command, str(time_limit)], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, check=False, timeout=START_SECONDS + FILE_LIMIT * time_limit,
+        )
+    except OSError:
+        return child.grade_here(file.resolve(), exercise)
+    except subprocess.TimeoutExpired as slow:
+        printed, grade = _text(slow.stdout), _too_slow(exercise, (
+            f"No result after {FILE_LIMIT * time_limit:g} seconds: the function or the import of the file is "
+            "too slow"
+        ))
+    else:
+        printed, _, result = _text(done.stdout).rpartition("\n")
         try:
-            reply = module.load()
-            if "failed" in reply:
-                text = escaped(str(reply["failed"])[:MAX_TEXT])
-                state = "wrong" if reply.get("refused") else "broken"
-                grade = Grade(exercise.name, state, lines=["  " + text], summary=text)
-            else:
-                grade = grade_module(exercise, module)
-        except Ended:
-            grade = _no_answer(file, exercise, module)
-    grade.lines += printed_lines(module.printed, "The file")
+            grade = Grade(**json.loads(result))
+        except (TypeError, ValueError):  # there is no result
+            printed, grade = _text(done.stdout), _no_result(file, exercise, time_limit, _text(done.stderr))
+    grade.lines += printed_lines(printed, "The file")
     return grade
 
 
-def _no_answer(file: Path, exercise: Exercise, module: Process) -> Grade:
-    """The grade if the other process ended without a reply: out of time, out of memory, or the file ended Python."""
-    stuck, state = module.why(), "broken"
-    if module.broken:
-        text = module.broken
-    elif module.size > MAX_PRINTED:
-        text = f"{file.name} printed more than {MAX_PRINTED / 1e6:.0f} MB: is there a print in an endless loop?"
-    elif "Timeout" in stuck:
-        at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', stuck)
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", errors="replace")
+
+
+def _too_slow(exercise: Exercise, text: str) -> Grade:
+    return Grade(exercise.name, "too slow", lines=["  " + text], summary=text)
+
+
+def _no_result(file: Path, exercise: Exercise, time_limit: float, said: str) -> Grade:
+    """The grade if the other process ended without a result: a call took too long, or the file ended Python."""
+    if said.startswith("Timeout"):
+        at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', said)
         place = f" Python was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
-        text, state = f"No answer after {module.limit:g} seconds.{place}", "too slow"
-        if "of the file" in stuck:
-            text = f"No result after {module.file_limit:g} seconds: the function or the import of the file is too slow"
-    else:
-        text = f"{file.name} ended the Python process before the grader had a result"
-    return Grade(exercise.name, state, lines=["  " + text], summary=text)
-
-
-def printed_lines(data: bytes, by: str) -> list[str]:
-    """The text that the student's code printed, because students debug with print; at most MAX_LINES lines."""
-    said = data.decode("utf-8", errors="replace").expandtabs(4).strip().splitlines()
-    if not said:
-        return []
-    shown = [escaped(line)[:MAX_WIDTH] for line in said[:MAX_LINES]]
-    if len(data) >= MAX_STORED:
-        shown.append("... and many more lines")
-    elif len(said) > MAX_LINES:
-        shown.append(f"... and {len(said) - MAX_LINES} more lines")
-    return ["", f"  {by} printed:", *(f"    {line}" for line in shown)]
+        return _too_slow(exercise, f"No answer after {time_limit:g} seconds.{place}")
+    why = f": {escaped(said.splitlines()[-1])[:MAX_TEXT]}" if said else ""
+    text = f"{file.name} ended the Python process before the grader had a result{why}"
+    return Grade(exercise.name, "broken", lines=["  " + text], summary=text)
 
 
 def answer_text(exercise: Exercise, grade: Grade, hint: str, solution: str) -> str:
@@ -239,14 +240,12 @@ def require_hypothesis() -> None:
 
 @contextlib.contextmanager
 def hypothesis_elsewhere() -> Iterator[None]:
-    """Let Hypothesis write to a temporary folder, not to the student's folder, unless the user has set another."""
+    """Let Hypothesis write to the cache folder, not to the student's folder, unless the user has set another folder."""
     name = "HYPOTHESIS_STORAGE_DIRECTORY"
-    if os.environ.get(name):
+    before = os.environ.get(name)
+    os.environ[name] = before or str(cache_folder() / "hypothesis")
+    try:
         yield
-        return
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
+    finally:
+        if before is None:
             del os.environ[name]

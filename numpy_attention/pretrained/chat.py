@@ -17,7 +17,7 @@ import re
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.tokenizer import MAX_TEMPLATE, Tokenizer
+from numpy_attention.pretrained.tokenizer import Tokenizer
 
 # a template's default system message, in quotes; the \n before it may be two characters or one line break
 SYSTEM = re.compile(r"""(['"])<\|im_start\|>system(?:\\n|\n)((?:(?!\1|<\|).)*)<\|im_end\|>""", re.DOTALL)
@@ -26,14 +26,11 @@ SYSTEM = re.compile(r"""(['"])<\|im_start\|>system(?:\\n|\n)((?:(?!\1|<\|).)*)<\
 class Chat:
     """The format of a conversation: turns become ids for the model.
 
-    Raises: InputError if the template has neither format, is too long, or uses a token that the tokenizer lacks.
+    Raises: InputError if the template has neither format, or uses a token that the tokenizer lacks.
     """
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
         template = tokenizer.template or ""
-        if len(template) > MAX_TEMPLATE:
-            size = f"{len(template):,} characters, supported are {MAX_TEMPLATE:,}"
-            raise InputError(f"the chat template of the file has {size}; use sample")
         self.tokenizer = tokenizer
         if "<|im_start|>" in template:
             self.begin, self.middle, self.end, self.last = "<|im_start|>", "", "<|im_end|>", "\n"

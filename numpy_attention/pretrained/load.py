@@ -8,7 +8,7 @@ a tensor is extra, missing or of a wrong shape, all these problems become one er
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,34 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import InputError, dtype_error, short_repr
-from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
-from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
-from numpy_attention.pretrained.names import BERT, GEMMA, GPT2, LLAMA, Layout, fill, matched
-from numpy_attention.pretrained.settings import Settings, bert, decoder_folder, decoder_gguf, gpt2_folder, gpt2_gguf
+from numpy_attention.pretrained.names import Layout, fill, matched
+from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
-
-
-class Kind(NamedTuple):
-    """A kind of model in a file: the matching class of this book, the layout, and a function for the sizes."""
-
-    model: type[Model]
-    layout: Layout
-    config: Callable[[Settings, Arrays], Any]
-
-
-GGUF = {
-    **{name: Kind(GPT, Layout(LLAMA, True, interleaved=True), decoder_gguf) for name in ("llama", "smollm3")},
-    **{name: Kind(GPT, Layout(LLAMA, True), decoder_gguf) for name in ("qwen2", "qwen3", "olmo2")},
-    "gemma3": Kind(GPT, Layout(GEMMA, True), decoder_gguf), "gpt2": Kind(GPT, Layout(GPT2, True), gpt2_gguf),
-}
-FOLDERS = {
-    **{name: Kind(GPT, Layout(LLAMA), decoder_folder) for name in ("llama", "qwen2", "qwen3", "smollm3", "olmo2")},
-    "gemma3_text": Kind(GPT, Layout(GEMMA, less_one=True), decoder_folder),
-    "gpt2": Kind(GPT, Layout(GPT2), gpt2_folder), "bert": Kind(TextEncoder, Layout(BERT), bert),
-}
 
 
 class Pretrained(NamedTuple):
@@ -59,10 +37,10 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images.
 
     Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
-    a dtype that is not a float dtype.
+    a dtype that is not float32 or float64.
     """
-    if np.dtype(dtype).kind != "f":
-        raise dtype_error("load_pretrained", "dtype", "a float dtype", np.dtype(dtype), "the default is float32")
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise dtype_error("load_pretrained", "dtype", "float32 or float64", np.dtype(dtype), "the default is float32")
     path = Path(path)
     gguf = not path.is_dir()
     values, arrays = read_gguf(path) if gguf else read_folder(path)
@@ -70,8 +48,9 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     known = GGUF if gguf else FOLDERS
     if not isinstance(name, str) or name not in known:
         raise InputError(f"{path} holds a model of the kind {short_repr(name)}; known kinds are {', '.join(known)}")
-    kind, settings = known[name], Settings(str(path), values)
-    config = kind.config(settings, arrays)
+    kind, settings = known[name], Settings(str(path), values, f"{name}." if gguf else "")
+    layout = Layout(kind.names, gguf, gguf and name in ("llama", "smollm3"), name == "gemma3_text")
+    config = configuration(kind, settings, arrays)
     tokenizer = None
     try:
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
@@ -82,10 +61,10 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     ids = [*vocabulary.values(), *(tokenizer.encode_with_special("").tolist() if tokenizer else ())]
     _check_sizes(config, arrays, ids, settings)
     model = kind.model(config, None, dtype)
-    found, wrong = matched(model, kind.layout, arrays)
+    found, wrong = matched(model, layout, arrays)
     settings.wrong += wrong
     if not settings.wrong:
-        settings.wrong += fill(model, found, kind.layout)
+        settings.wrong += fill(model, found, layout)
     if settings.wrong or tokenizer is None:
         raise settings.error()
     return Pretrained(model, tokenizer)

@@ -24,9 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from numpy_attention.errors import InputError
 from numpy_attention.models.model import Model
 from numpy_attention.pieces import non_finite
-from numpy_attention.pretrained.gguf_files import Arrays, Reader
+from numpy_attention.pretrained.gguf_files import Arrays, Stored
 
 # tensors that this book does not load: masks and positions (it computes them), and heads for other tasks
 NOT_WANTED = re.compile(
@@ -92,10 +93,9 @@ class Layout(NamedTuple):
     less_one: bool = False  # each gamma is stored as gamma - 1
 
 
-def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tuple[str, Reader]], list[str]]:
-    """Return the name and the reader of the tensor for each parameter, and a list of everything that does not fit:
-    names, shapes, number formats."""
-    found: dict[str, tuple[str, Reader]] = {}
+def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tuple[str, Stored]], list[str]]:
+    """Return the name and the tensor for each parameter, and a list of all names and shapes that do not fit."""
+    found: dict[str, tuple[str, Stored]] = {}
     used, wrong = set(), set()
     for name, p in model.parameters().items():
         names = [first + their_name(name, layout.names, layout.gguf) for first in FIRST]
@@ -104,25 +104,27 @@ def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tup
             wrong.add(f"{names[0]} is missing")
             continue
         used.add(theirs)
-        shape, kind, read = arrays[theirs]
-        if read is None:
-            wrong.add(f"{theirs} holds numbers of the kind {kind}, which cannot be read here")
-            continue
+        shape = arrays[theirs].shape
         empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
         if (ours := as_ours(empty, name, theirs, model, layout.interleaved).shape) != p.shape:
             wrong.add(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
-        found[name] = theirs, read
-    wrong |= {f"{name[:80]!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
+        found[name] = theirs, arrays[theirs]
+    wrong |= {f"{name!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
     return found, sorted(wrong)
 
 
-def fill(model: Model, found: Mapping[str, tuple[str, Reader]], layout: Layout) -> list[str]:
-    """Write the tensors into their parameters; return a list of those that hold NaN or infinities."""
+def fill(model: Model, found: Mapping[str, tuple[str, Stored]], layout: Layout) -> list[str]:
+    """Write the tensors into their parameters; return a list of those with an unknown format, NaN or infinities."""
     wrong = []
     for name, p in model.parameters().items():
-        theirs, read = found[name]
+        theirs, stored = found[name]
+        try:
+            numbers = stored.read()
+        except InputError as error:
+            wrong.append(str(error))
+            continue
         with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
-            p[...] = as_ours(read(), name, theirs, model, layout.interleaved)
+            p[...] = as_ours(numbers, name, theirs, model, layout.interleaved)
             if layout.less_one and name.endswith("gamma"):
                 p += 1
         if non_finite(p):

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import MAX_SAID, InputError, mismatches, several
+from numpy_attention.errors import InputError, mismatches, several
 from numpy_attention.files import atomic_write, config_from, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
@@ -87,7 +87,7 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, MemoryError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
-        reason = f"{type(error).__name__}: {error}"[:MAX_SAID]  # KeyError: a dtype that NumPy does not have
+        reason = f"{type(error).__name__}: {error}"  # KeyError: a dtype that NumPy does not have
         raise InputError(f"{path} is damaged or not a safetensors file for NumPy ({reason})") from None
     description = _description(path, about)
     model = into or _built(path, description, arrays)
@@ -172,4 +172,4 @@ def _built(path: str | PathLike[str], description: dict[str, Any] | None, arrays
 
 
 def _bad_description(path: str | PathLike[str], why: object) -> InputError:
-    return InputError(f"{path} cannot be loaded: its description of the model is wrong: {str(why)[:MAX_SAID]}")
+    return InputError(f"{path} cannot be loaded: its description of the model is wrong: {why}")

@@ -64,7 +64,6 @@ def write_stand_in(path: str | PathLike[str]) -> Path:
         writer = gguf.GGUFWriter(temporary, "llama")
         adds = {str: writer.add_string, int: writer.add_uint32, float: writer.add_float32, list: writer.add_array}
         for name, value in settings.items():
-            value = value.tolist() if isinstance(value, np.ndarray) else value
             adds[type(value)](name, value)
         for name, array, kind in _tensors(model):
             quantized = gguf.GGMLQuantizationType[kind]
@@ -88,7 +87,7 @@ def _tokenizer() -> dict[str, Any]:
     kinds = [CONTROL if token in SPECIAL else 1 for token in tokens]
     return {
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "smollm", "tokenizer.ggml.tokens": tokens,
-        "tokenizer.ggml.token_type": np.array(kinds), "tokenizer.ggml.eos_token_id": SPECIAL.index("<|im_end|>"),
+        "tokenizer.ggml.token_type": kinds, "tokenizer.ggml.eos_token_id": SPECIAL.index("<|im_end|>"),
         "tokenizer.ggml.merges": [f"{spelled[a]} {spelled[b]}" for a, b in vocabulary.ranks],
         "tokenizer.chat_template": CHATML,
     }

@@ -1,7 +1,7 @@
 """`gradcheck`: what it prints, and its exit code."""
 
 from numpy_attention.app.main import main
-from numpy_attention.catalogue import table
+from numpy_attention.catalogue import gallery, table
 from tests.app.commands import refused
 
 
@@ -18,3 +18,16 @@ def test_refuses_unknown_name_and_negative_seed_in_one_line(capsys):
     assert "the nearest are" in refused(capsys, "gradcheck", "?" * 5000)
     assert "--seed must be at least 0, got -1" in refused(capsys, "gradcheck", "linear", "--seed", "-1")
     assert "do not give a NAME" in refused(capsys, "gradcheck", "linear", "--gallery")
+
+
+def test_gallery_prints_every_mistake_and_counts_the_missed_ones(capsys, monkeypatch):
+    two = {name: gallery.GALLERY[name] for name in ("zero", "bias_averaged")}
+    monkeypatch.setattr(gallery, "GALLERY", two)
+    assert main(["gradcheck", "--gallery"]) == 0
+    text = capsys.readouterr().out
+    assert "bias_averaged  caught  linear" in text
+    assert two["zero"].hides.split(".")[0] in " ".join(text.split())
+    assert text.endswith("2 of 2 caught by the full check\n")
+    monkeypatch.setattr(gallery, "catch", lambda mistake: "" if mistake.name == "zero" else "caught")
+    assert main(["gradcheck", "--gallery"]) == 1
+    assert "zero           MISSED  softmax" in capsys.readouterr().out

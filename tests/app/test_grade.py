@@ -1,7 +1,5 @@
 """`grade` from the command line: exit codes, and refusals in one line."""
 
-import tempfile
-
 import numpy_attention.grade.run
 from numpy_attention.app.main import main
 from tests.app.commands import refused
@@ -27,12 +25,3 @@ def test_options_reach_the_grader_and_its_result_is_the_exit_code(monkeypatch):
         (["a.py", "b.py"], False, None, None, 3.0, []), (["a.py"], False, 2, "softmax", 10.0, []),
         ([], False, None, None, 10.0, ["gelu", "gelu"]),
     ]
-
-
-def test_refuses_to_grade_without_a_temporary_folder(capsys, monkeypatch, tmp_path):
-    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    (tmp_path / "softmax.py").write_text("")
-    assert "set TMPDIR" in refused(capsys, "grade", tmp_path / "softmax.py")
-    monkeypatch.setenv("HYPOTHESIS_STORAGE_DIRECTORY", str(tmp_path))
-    assert "set TMPDIR" in refused(capsys, "grade", tmp_path / "softmax.py")

@@ -4,8 +4,7 @@
     python -m tests.catalogue.gallery_page NAME ...    run them only on these mistakes; keep other results
     python -m tests.catalogue.gallery_page known       run no weaker check; keep all results of the page
 
-The other prose is written by hand. In every run a test compares the page with the catalogue. Slow tests compare the
-results of the weaker checks and the counts of changed operators.
+The other prose is written by hand. In every run of the tests, a test compares the page with the catalogue.
 """
 
 import re
@@ -13,14 +12,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.mutations import chapters, strength
-from tests.mutations.explained import OF_CHAPTERS, OF_PACKAGES, Explained
-
-from numpy_attention.catalogue import GALLERY, catch
-from numpy_attention.catalogue.table import CATALOGUE, TRIALS
-from numpy_attention.catalogue.weaker import WEAKER, Weakness
+from numpy_attention.catalogue import GALLERY
+from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.gallery import entries_of, message_of
+from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.curvature import symmetry
-from numpy_attention.gradcheck.problem import Problem
+from tests.catalogue.weaker import SEEDS, WEAKER, misses
 from tests.generated import with_block
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,15 +61,6 @@ def _listed(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def explained_table(reasons: tuple[Explained, ...]) -> Iterator[str]:
-    """A row for each reason why a change changes no result."""
-    yield "| where | change | why no result changes |"
-    yield "|---|---|---|"
-    for one in reasons:
-        changes = ", ".join(f"`{change}`" for change in one.changes).replace(" -> ", " → ").replace(" | ", "` in `")
-        yield f"| `{one.place}` | {changes} | {one.reason} |"
-
-
 def missed_on_the_page() -> Missed:
     """The mistakes that each weaker check misses, read from the page."""
     found: Missed = {}
@@ -86,7 +74,7 @@ def missed_with(names: list[str]) -> Missed:
     """The results of the page, except for these mistakes: every weaker check is run on them."""
     known, found = missed_on_the_page(), {}
     for weakness in WEAKER:
-        through = {name for name in names if not catch(GALLERY[name], weakness)}
+        through = {name for name in names if misses(weakness, GALLERY[name])}
         kept = set(known.get(weakness.name, ())) - set(names)
         found[weakness.name] = [name for name in GALLERY if name in kept | through]
     return found
@@ -94,11 +82,7 @@ def missed_with(names: list[str]) -> Missed:
 
 def written(text: str, missed: Missed) -> str:
     """The page with new tables and counts."""
-    tables = {
-        "mistakes": mistakes_table(missed), "weaker": weaker_table(missed), "explained": explained_table(OF_CHAPTERS),
-        "strength": strength.table(strength.stored()), "explained elsewhere": explained_table(OF_PACKAGES),
-    }
-    for name, lines in tables.items():
+    for name, lines in (("mistakes", mistakes_table(missed)), ("weaker", weaker_table(missed))):
         text = with_block(text, name, "\n".join(lines).strip())
     fell = len(missed["check only that the loss falls"])
     text = counted(text, r"gallery of \d+ mistakes", f"gallery of {len(GALLERY)} mistakes")
@@ -116,12 +100,15 @@ def counted(text: str, old: str, new: str) -> str:
 def symmetry_alone() -> tuple[int, int]:
     """The number of mistakes that a test of the Hessian's symmetry catches, and how many of these are not symmetric."""
 
-    def symmetric(problem: Problem, seed: int) -> None:
-        assert symmetry(problem, seed) < 1e-9, "not symmetric"
+    def symmetric(entry: Entry, seed: int) -> None:
+        assert symmetry(entry.case(seed).problem(), seed) < 1e-9, "not symmetric"
 
-    alone = Weakness("symmetry alone", symmetric, gradients_only=True, trials=dict.fromkeys(TRIALS))
-    errors = [catch(mistake, alone) for mistake in GALLERY.values()]
-    return sum(error != "" for error in errors), sum(error.startswith("not symmetric") for error in errors)
+    first = []
+    for mistake in GALLERY.values():
+        entries = [mistake.spoil(entry) for entry in entries_of(mistake)]
+        found = (message_of(symmetric, entry, seed) for seed in SEEDS for entry in entries)
+        first.append(next(filter(None, found), ""))
+    return sum(message != "" for message in first), sum(message.startswith("not symmetric") for message in first)
 
 
 def of_complex_steps(text: str) -> str:
@@ -137,6 +124,5 @@ def of_complex_steps(text: str) -> str:
 
 if __name__ == "__main__":
     names = list(GALLERY) if not sys.argv[1:] else [name for name in sys.argv[1:] if name != "known"]
-    text = written(PAGE.read_text("utf-8"), missed_with(names))
-    PAGE.write_text(with_block(text, "chapters", "\n".join(chapters.table())))
+    PAGE.write_text(written(PAGE.read_text("utf-8"), missed_with(names)))
     COMPLEX_STEP.write_text(of_complex_steps(COMPLEX_STEP.read_text("utf-8")))

@@ -3,6 +3,8 @@
 tests/grade/test_recognize.py tests that the tutor recognizes the mistakes of an exercise.
 """
 
+from typing import Any
+
 import pytest
 
 from numpy_attention.catalogue import GALLERY, MISTAKES, catch
@@ -11,7 +13,12 @@ from numpy_attention.catalogue.table import EXERCISES
 PYTHON_ERRORS = ("TypeError", "AttributeError", "NameError", "positional argument")
 
 
-@pytest.mark.parametrize("name", MISTAKES)
+def marks(name: str) -> Any:
+    """By default only some chapters: the diagnosis of all mistakes takes a minute."""
+    return () if MISTAKES[name].covers in ("softmax", "linear", "causal_mask", "Adam") else pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in MISTAKES])
 def test_full_check_catches_every_mistake_with_the_expected_message(name: str) -> None:
     mistake = MISTAKES[name]
     message = catch(mistake)

@@ -10,12 +10,10 @@ import pytest
 
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Case, Entry
-from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.problem import is_float
 from numpy_attention.gradcheck.tolerance import random_cotangent
+from tests.catalogue.test_properties import by_default_one_variant_of_each_model
 
-ENTRIES = list(CATALOGUE.values())
-every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
 OURS = re.compile(r"^\w+: .* must (be|hold) .*, got ", re.DOTALL)
 
 
@@ -27,10 +25,7 @@ FOREIGN = {
     "nothing": lambda x: None,
     "a list": lambda x: x.tolist(),
     "objects": lambda x: x.astype(object),
-    "a matrix": lambda x: x.reshape(1, -1).view(np.matrix),
-    "a masked array": np.ma.array,
     "a subclass": lambda x: x.view(Subclass),
-    "a record": lambda x: x.view(np.recarray),
     "long double": lambda x: x.astype(np.longdouble),
     "the other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
     "complex numbers": lambda x: x.astype(complex),
@@ -157,7 +152,7 @@ def backward_refuses_other_types_of_dy(entry: Entry) -> None:
         assert OURS.match(str(failure.value)), f"dy as {what}: {failure.value}"
 
 
-@every_entry
+@by_default_one_variant_of_each_model
 def test_unusual_arrays_give_right_results_or_one_sentence(entry: Entry) -> None:
     refuses_other_types_in_one_sentence(entry)
     empty_axis_gives_finite_results_or_one_sentence(entry)

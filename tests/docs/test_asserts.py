@@ -3,7 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
 from asserts import CELL, fold_asserts
 
 from tests.every import each
@@ -31,22 +30,3 @@ def test_folding_keeps_every_statement_and_folds_asserts(path: Path) -> None:
     left = sum(one.startswith("Assert") for folded, code in after if not folded for one in code)
     assert asserted
     assert left <= asserted / 10
-
-
-def test_assert_stays_if_a_later_statement_changes_its_variable() -> None:
-    text = "```{code-cell} ipython3\nx = 1\nassert x == 1\nx = 2\nprint(x)\n# twice\nassert x == 2\n```\n"
-    folded = fold_asserts(text)
-    first, second = CELL.finditer(folded)
-    assert first["code"] == "x = 1\nassert x == 1\nx = 2\nprint(x)\n"
-    assert second["code"] == "# twice\nassert x == 2\n"
-
-
-@pytest.mark.parametrize("later", ["x[0] = 2", "x += 1", "x.y = 3", "def x(): pass", "del x"])
-def test_writing_into_a_variable_counts_as_a_change(later: str) -> None:
-    text = f"```{{code-cell}} ipython3\nassert x\n{later}\n```\n"
-    assert fold_asserts(text) == text
-
-
-def test_cell_with_only_asserts_is_not_changed() -> None:
-    text = "```{code-cell} ipython3\nassert 1 < 2\nassert 2 < 3\n```\n"
-    assert fold_asserts(text) == text

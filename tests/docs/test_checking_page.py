@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.gradcheck import adapters
-from tests.backend.devices import StrictBackend
+from tests.backend.strict_array import StrictBackend
 from tests.docs.test_pages import cells_of
 
 ROOT = Path(__file__).parents[2]

@@ -1,9 +1,8 @@
-"""docs/teaching.md and docs/slides.md: minutes, exercises and mistakes agree with the book; the sandbox works."""
+"""docs/teaching.md and docs/slides.md: minutes, exercises and mistakes agree with the book."""
 
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +46,6 @@ def test_named_mistakes_are_known_and_belong_to_the_exercise() -> None:
         assert MISTAKES[mistake.partition("`]")[0].strip("[`")] in EXERCISES[exercise.strip("`")].mistakes
 
 
-def test_there_are_ten_slides_and_each_asks_something() -> None:
-    slides = (ROOT / "docs" / "slides.md").read_text("utf-8").split("\n## ")[1:]
-    assert len(slides) == 10
-    for slide in slides:
-        assert "\n*Question: " in slide or "\n*Exercise: " in slide
-        assert "<summary>Answer (" in slide
-    assert sum(int(n) for n in re.findall(r"Answer \((\d+) minutes", "".join(slides))) == 45
-
-
 def test_code_of_the_slides_is_attention_and_its_backward(rng: np.random.Generator) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "slides.md").read_text("utf-8"), re.DOTALL)
     q, k, v, dy = (rng.standard_normal(shape) for shape in ((4, 3), (5, 3), (5, 2), (4, 2)))
@@ -69,30 +59,6 @@ def test_code_of_the_slides_is_attention_and_its_backward(rng: np.random.Generat
     for name, by_package, by_function in zip(("dq", "dk", "dv"), expected, of_function):
         np.testing.assert_allclose(names[name], by_package, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(by_function, by_package, rtol=1e-12, atol=1e-14)
-
-
-def test_page_counts_the_exercises() -> None:
-    assert f"each of the {len(EXERCISES)} exercises" in " ".join(TEACHING.split())
-    assert f'" of {len(EXERCISES)} done"' in TEACHING
-
-
-HOSTILE = '''
-import pathlib, socket
-done = []
-for name, attempt in {{
-    "write": lambda: pathlib.Path("{folder}/new").write_text("x"),
-    "delete": lambda: pathlib.Path("{folder}/kept").unlink(),
-    "read another answer": lambda: pathlib.Path("{folder}/answers/other/softmax.py").read_text(),
-    "read its own answer": lambda: pathlib.Path("{folder}/answers/own/softmax.py").read_text(),
-    "connect": lambda: socket.create_connection(("127.0.0.1", {port}), timeout=5),
-}}.items():
-    try:
-        attempt()
-        done.append(name)
-    except OSError:
-        pass
-print("attempts that worked:", done)
-'''
 
 
 @pytest.fixture
@@ -110,25 +76,3 @@ def sandbox(tmp_path: Path) -> list[str]:
     if subprocess.run([*command, "true"], check=False, capture_output=True, timeout=60).returncode:
         pytest.skip("this system does not allow namespaces")
     return command
-
-
-def test_process_in_another_session_ends_with_the_sandbox_of_the_page(sandbox: list[str]) -> None:
-    code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)"
-    command = [*sandbox, sys.executable, "-c", code]
-    subprocess.run(command, capture_output=True, timeout=60, check=True)  # waits until all users of the pipe have ended
-
-
-def test_sandbox_of_the_page_stops_writing_deleting_and_connecting(tmp_path: Path, sandbox: list[str]) -> None:
-    import socket
-
-    (tmp_path / "kept").touch()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        code = HOSTILE.format(folder=tmp_path, port=server.getsockname()[1])
-        reads = "'read another answer', 'read its own answer'"
-        for before, expected in [
-            (sandbox, "['read its own answer']"), ([], f"['write', 'delete', {reads}, 'connect']")
-        ]:
-            command = [*before, sys.executable, "-c", code]
-            found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-            assert found.stdout == f"attempts that worked: {expected}\n"
-    assert not (tmp_path / "kept").exists()  # the second run, without the sandbox, deletes it

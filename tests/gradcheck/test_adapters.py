@@ -24,6 +24,7 @@ from numpy_attention.gradcheck.adapters import (
 )
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_until_it_is_used() -> None:
     code = (
         "import sys, numpy_attention.gradcheck.adapters\n"

@@ -21,46 +21,11 @@ def test_the_package_is_the_function_and_holds_the_parts() -> None:
     assert issubclass(na.gradcheck.GradientError, AssertionError)
 
 
-def test_a_sample_compares_so_many_elements_and_finds_mistakes(rng: np.random.Generator) -> None:
-    def backward(dy: np.ndarray, cache: Any) -> Any:
-        dx, dw, db = ops.linear_backward(dy, cache)
-        dw[1, 2] *= 1.001
-        return dx, dw, db
-
-    inputs = {"x": rng.standard_normal((3, 4)), "w": rng.standard_normal((4, 5))}
-    right = OpProblem(ops.linear, ops.linear_backward, inputs, {})
-    wrong = OpProblem(ops.linear, backward, inputs, {})
-    found = 0
-    for seed in range(20):
-        report = check(right, seed, sample=8)
-        assert sum(int(np.isfinite(one.numeric).sum()) for one in report.arguments.values()) == 8
-        assert report.calls < 8 * 5
-        assert report.error < 1e-8
-        try:
-            check(wrong, seed, sample=8)
-        except GradientError as error:
-            alarm = error.report
-            found += alarm is not None and alarm.arguments["w"].worst == (1, 2)
-    assert 0 < found < 20  # one of four is expected: 8 of 32 elements
-
-
 def test_a_wrong_vjp_is_found(rng: np.random.Generator) -> None:
     x, w = rng.standard_normal((3, 4)), rng.standard_normal((4, 2))
     gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, x.T @ dy), (x, w))
     with pytest.raises(GradientError, match="dw: the sign is wrong"):
         gradcheck_vjp(lambda x, w: x @ w, lambda dy, x, w: (dy @ w.T, -x.T @ dy), (x, w))
-
-
-def test_badly_scaled_inputs_raise_no_alarm() -> None:
-    for seed in range(8):
-        rng = np.random.default_rng(seed)
-        x, gamma, beta = rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5)
-        small, constant = x.copy(), x.copy()
-        small[1] *= 1e-6
-        constant[1] = 0.7
-        assert na.gradcheck(ops.rms_norm, ops.rms_norm_backward, {"x": small, "gamma": gamma}, seed=seed).ok
-        inputs = {"x": constant, "gamma": gamma, "beta": beta}
-        assert na.gradcheck(ops.layer_norm, ops.layer_norm_backward, inputs, seed=seed, options={"eps": 1e-12}).ok
 
 
 @pytest.mark.parametrize("condition", [1e2, 1e4, 1e6])
@@ -69,7 +34,7 @@ def test_linear_solves_are_judged_correctly(condition: float) -> None:
         db = np.linalg.solve(a.T, dy)
         return -db @ np.linalg.solve(a, b).T, db
 
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         left, right = (np.linalg.qr(rng.standard_normal((5, 5)))[0] for _ in range(2))
         a, b = left * np.geomspace(1, 1 / condition, 5) @ right, rng.standard_normal((5, 2))
@@ -126,22 +91,6 @@ def test_noise_is_allowed_for_relative_to_the_gradient_or_absolutely() -> None:
         assert gradcheck_vjp(noisy, lambda dy, x: dy * np.cos(x), (x,), **allowed).ok
 
 
-@pytest.mark.parametrize("seed", [{}, {"seed": 0}, {"seed": 5}])
-def test_unless_a_seed_is_given_it_is_zero(seed: dict[str, int]) -> None:
-    x, layer = np.ones((2, 3)), na.LayerNorm(3, dtype=np.float64)
-    problem = OpProblem(ops.silu, ops.silu_backward, (x,), {})
-    for report in (
-        na.gradcheck(ops.silu, ops.silu_backward, (x,), **seed), na.gradcheck.gradcheck_layer(layer, (x,), **seed),
-        gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,), **seed), check(problem, **seed),
-    ):
-        assert report.seed == seed.get("seed", 0)
-
-
-def test_noise_between_two_calls_is_refused(rng: np.random.Generator) -> None:
-    with pytest.raises(GradientError, match="two calls with the same arrays return different results"):
-        gradcheck_vjp(lambda x: x + 0.1 * rng.standard_normal(3), lambda dy, x: 0 * dy, (np.arange(3.0),))
-
-
 @pytest.mark.parametrize(("vjp", "text"), [
     (lambda dy, x: None, r"no gradient for the argument x; if x has no gradient, pass no_gradient=\['x'\]"),
     (lambda dy, x: {"dx": dy}, "a gradient called 'dx'; the names must be names of arguments: x"),
@@ -164,26 +113,6 @@ def counted(op: Any, op_backward: Any, x: np.ndarray, **options: Any) -> tuple[i
 
     report = check(OpProblem(counting, op_backward, {"x": x}, {}), structure=False, **options)
     return calls, report.calls
-
-
-def uncounted(op: str, width: int, exhaustive: int, reference: str) -> int:
-    """The number of calls that the report does not count: for the backward and its round-off."""
-    x = np.random.default_rng(width).standard_normal((3, width))
-    x = np.round(x) if op == "relu" else x  # zeros: corners, and ties
-    forward, backward = getattr(ops, op), getattr(ops, f"{op}_backward")
-    calls, reported = counted(forward, backward, x, exhaustive=exhaustive, reference=reference)
-    assert 0 < reported < calls
-    return calls - reported
-
-
-@pytest.mark.parametrize("reference", ["complex", "differences", "both"])
-def test_all_calls_for_derivatives_are_counted(reference: str) -> None:
-    """By elements or by directions, for small and large arrays: the number of uncounted calls is constant."""
-    softmax = {uncounted("softmax", width, exhaustive, reference) for width in (2, 7) for exhaustive in (1, 1000)}
-    assert len(softmax) == 1
-    if reference != "complex":  # the complex step finds no corner
-        assert {uncounted("relu", width, 1, reference) for width in (2, 7)} == softmax
-        assert len({uncounted("relu", width, 1000, reference) for width in (2, 7)}) == 1
 
 
 def sqrt_vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -224,35 +153,6 @@ def test_skipped_elements_may_be_nan_and_all_others_are_compared(
     assert not (caught.value.report.arguments["x"].wrong & mask).any()
     with pytest.raises(GradientError, match="dx holds -inf at index"):
         gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), reference=reference)
-
-
-def test_a_skipped_step_of_the_function_does_not_disturb_other_elements() -> None:
-    """The result jumps where x is a whole number, so differences along all elements would find no derivative."""
-    x = np.array([0.0, 0.5, -0.3, 1.0])
-    report = gradcheck_vjp(
-        lambda x: (x + 3 * np.floor(np.real(x))).sum() * x, lambda dy, x: dy * (x + 3 * np.floor(x)).sum() + (dy @ x),
-        (x,), skip={"x": x == np.round(x)},
-    )
-    assert report.error < 1e-12
-
-
-def test_of_two_equal_numbers_one_may_be_skipped() -> None:
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy * (x == x.max())
-
-    x = np.array([2.0, 1.0, 2.0, 0.0])
-    with pytest.raises(GradientError, match="a tie"):
-        gradcheck_vjp(lambda x: x.max(), vjp, (x,))
-    assert gradcheck_vjp(lambda x: x.max(), vjp, (x,), skip={"x": np.arange(4) == 0}).ok
-
-
-def test_skip_may_be_a_tuple_in_argument_order(rng: np.random.Generator) -> None:
-    x, mask = rng.uniform(1, 2, 4), np.arange(4) == 1
-    assert gradcheck_vjp(np.sqrt, wrong_at(mask, 2.0), (x,), skip=(mask,)).ok
-    with pytest.raises(ValueError, match=r"skip\['x'\] must be bools of shape \(4,\), the shape of x"):
-        gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), skip=(mask[0],))
-    with pytest.raises(ValueError, match=r"skip must hold at most 1 arrays, got 4"):
-        gradcheck_vjp(np.sqrt, sqrt_vjp, (x,), skip=mask.tolist())
 
 
 def test_skip_takes_the_path_of_an_array_and_the_name_of_a_complex_one(rng: np.random.Generator) -> None:
@@ -316,7 +216,7 @@ def test_known_noise_is_allowed_and_a_larger_mistake_is_found(size: float) -> No
 
     x = np.linspace(0.5, 1.4, 6).reshape(2, 3)
     for f, vjp, finds in ((times, cos, 10), (plus, cos, 10), (np.sin, cos, 10), (cubed, square, 100_000)):
-        for seed in range(5):
+        for seed in range(1):
             assert gradcheck_vjp(f, vjp, (x,), seed=seed, nondet=size).ok
             by = finds * size + 1e-9
 
@@ -327,24 +227,6 @@ def test_known_noise_is_allowed_and_a_larger_mistake_is_found(size: float) -> No
                 gradcheck_vjp(f, wrong, (x,), seed=seed, nondet=size, robustness=False)
             with pytest.raises(GradientError, match="differen"):
                 gradcheck_vjp(f, vjp, (x,), seed=seed, nondet=size / 100)
-
-
-def test_known_noise_of_float32_is_allowed(rng: np.random.Generator) -> None:
-    """A sum in another order in every run, as on a GPU: the noise exists only in float32."""
-    def noisy(y: np.ndarray) -> np.ndarray:
-        return (y + 3e-5 * rng.uniform(-0.5, 0.5, y.shape)).astype(y.dtype) if y.dtype == np.float32 else y
-
-    def vjp(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
-        return noisy(dy @ w.T), noisy(x.T @ dy)
-
-    x, w = rng.standard_normal((5, 4)).astype(np.float32), rng.standard_normal((4, 3)).astype(np.float32)
-    for seed in range(20):
-        assert gradcheck_vjp(lambda x, w: noisy(x @ w), vjp, (x, w), seed=seed, nondet=3e-5).ok
-    with pytest.raises(GradientError, match="dw"):
-        gradcheck_vjp(
-            lambda x, w: noisy(x @ w), lambda dy, x, w: (vjp(dy, x, w)[0], 1.001 * vjp(dy, x, w)[1]), (x, w),
-            nondet=3e-5,
-        )
 
 
 def test_nondet_is_named_where_two_runs_differ() -> None:

@@ -1,6 +1,6 @@
 """The complex step of a backward is the Hessian times a direction; its symmetry shows some mistakes."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp, hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.complex_step import NoComplexStep
-from numpy_attention.gradcheck.curvature import hessian_times, symmetry
+from numpy_attention.gradcheck.curvature import hessian_times
 from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.models import GPT, GPTConfig
@@ -48,7 +48,10 @@ def by_differences(problem: Problem, v: Arrays, dy: Any, h: float) -> Arrays:
     return {name: (4 * narrow[name] - wide[name]) / 3 for name in v}
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - SATURATED - CORNER))
+OF_EACH_KIND = {CATALOGUE[name].covers: name for name in sorted(set(CATALOGUE) - SATURATED - CORNER)}
+
+
+@pytest.mark.parametrize("name", OF_EACH_KIND.values())
 def test_hvp_agrees_with_differences_of_the_backward(name: str, rng: np.random.Generator) -> None:
     problem = CATALOGUE[name].case(1).problem()
     y, _ = problem.run(problem.inputs)
@@ -61,13 +64,6 @@ def test_hvp_agrees_with_differences_of_the_backward(name: str, rng: np.random.G
     found = [by_differences(problem, v, dy, h) for h in (1e-3, 1e-4, 1e-5, 1e-6)]
     off = [max(float(np.abs(one[name] - exact[name]).max(initial=0.0)) for name in v) for one in found]
     assert min(off) <= 1e-7 * size + 1e-9 * natural
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_every_entry_of_the_catalogue_is_symmetric(seed: int) -> None:
-    apart = {name: symmetry(entry.case(seed).problem(), seed) for name, entry in CATALOGUE.items()}
-    assert max(apart.values()) < 1e-12, max(apart, key=lambda name: apart[name])
-    assert np.median(list(apart.values())) < 1e-15
 
 
 def test_hvp_of_unit_vectors_gives_the_hessian(rng: np.random.Generator) -> None:
@@ -118,25 +114,6 @@ def test_dropout_draws_one_mask_for_every_direction(rng: np.random.Generator) ->
     assert not np.array_equal(first["w_1"], hvp_layer(layer, {"x": x}, v, dy=dy)["w_1"])
 
 
-def test_trees_use_the_names_of_their_leaves(rng: np.random.Generator) -> None:
-    class Weights(NamedTuple):
-        a: np.ndarray
-        b: np.ndarray
-
-    def f(p: Weights) -> Any:
-        return (p.a * p.b).sum()
-
-    p, v = (Weights(*rng.standard_normal((2, 3))) for _ in range(2))
-
-    def vjp(dy: Any, p: Weights) -> Weights:
-        return Weights(dy * p.b, dy * p.a)
-
-    moved = hvp_vjp(f, vjp, {"p": p}, {"p": v})
-    np.testing.assert_allclose(moved["p.a"], v.b)
-    np.testing.assert_allclose(moved["p.b"], v.a)
-    assert not np.any(hvp_vjp(f, vjp, {"p": p}, {"p.a": v.a})["p.a"])
-
-
 def test_a_direction_that_does_not_fit_is_refused(rng: np.random.Generator) -> None:
     model, batch = tiny_gpt(rng)
     with pytest.raises(ValueError, match=r"gradcheck GPT: the names in v must be among .*, got 'head.z'"):
@@ -171,13 +148,7 @@ def test_functions_without_complex_arrays_are_refused(rng: np.random.Generator) 
         hvp_vjp(lambda x, w: (x * w).real.sum(), lambda dy, x, w: (dy * w.real, dy * x), (x, 1j * x), (x,))
 
 
-def test_ops_refuse_complex_arrays_after_hvp(rng: np.random.Generator) -> None:
-    model, batch = tiny_gpt(rng)
-    hvp_layer(model, batch, {})
-    with pytest.raises(TypeError, match="softmax: x must be an array of floats, got complex128"):
-        ops.softmax(np.ones(3) + 0j)
-
-
+@pytest.mark.slow
 def test_gradgrad_checks_ops_layers_models_and_trees(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     model, batch = tiny_gpt(rng, np.float32)
@@ -228,40 +199,6 @@ def test_a_backward_with_a_wrong_derivative_is_found(wrong: Any, where: str) -> 
 
 
 X = np.linspace(0.4, 1.7, 6).reshape(2, 3)
-
-
-def test_gradgrad_leaves_out_skipped_elements(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 4))
-    x[1] = 0
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return (dy / np.sqrt((x * x).sum(-1)))[:, None] * x
-
-    mask = np.repeat([[False], [True], [False]], 4, axis=1)
-    assert gradcheck_vjp(lambda x: np.sqrt((x * x).sum(-1)), vjp, (x,), skip={"x": mask}, gradgrad=True).ok
-
-
-def test_gradgrad_names_a_function_without_complex_arrays(rng: np.random.Generator) -> None:
-    x = rng.standard_normal(3)
-    with pytest.raises(NoComplexStep, match="hvp f: it rejects complex arrays: ufunc 'floor'"):
-        gradcheck_vjp(f_of_floor, lambda dy, x: dy * np.floor(x), (x,), gradgrad=True)
-    with pytest.raises(NoComplexStep, match="its arrays are complex already"):
-        gradcheck_vjp(lambda z: z * z, lambda dy, z: 2 * dy * np.conj(z), (x + 1j,), gradgrad=True)
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "c":
-            raise ValueError("only floats")
-        return dy * np.cos(x)
-
-    with pytest.raises(NoComplexStep, match="gradcheck sin: gradgrad needs a backward of complex arrays: only floats"):
-        gradcheck_vjp(np.sin, vjp, (x,), gradgrad=True)
-
-
-@pytest.mark.parametrize("gradgrad", [None, 1, "no", np.array([True, False])])
-def test_gradgrad_must_be_true_or_false(gradgrad: Any) -> None:
-    with pytest.raises(TypeError, match="gradcheck sin: gradgrad must be True or False, got"):
-        gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (np.ones(3),), gradgrad=gradgrad)
 
 
 def f_of_floor(x: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from tests.gradcheck.planted import caught, times, with_mistake
 
 
 def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Generator) -> None:
-    for index in np.ndindex(3, 4):
+    for index in ((0, 0), (1, 2), (2, 3)):
         x = rng.standard_normal((3, 4))
         message, report = caught(ops.softmax, with_mistake(ops.softmax_backward, times(1.01, index)), {"x": x})
         assert report.arguments["x"].worst == index
@@ -33,39 +33,12 @@ def test_float32_gradients_off_by_a_thousandth(rng: np.random.Generator, index: 
     assert report.arguments["x"].wrong[1, 2]
 
 
-def test_float16_gradients_are_checked_at_their_own_precision(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 4)).astype(np.float16)
-    gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
-    with pytest.raises(GradientError):
-        gradcheck(ops.softmax, lambda dy, cache: ops.softmax_backward(dy, cache) * np.float16(1.3), {"x": x})
-
-
 def test_layer_norm_of_width_two_raises_no_alarm(rng: np.random.Generator) -> None:
     for dtype in (np.float64, np.float32):
-        for _ in range(20):
+        for _ in range(4):
             x, gamma, beta = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 2), 2, 2))
             x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # extremely ill-conditioned
             gradcheck(ops.layer_norm, ops.layer_norm_backward, {"x": x, "gamma": gamma, "beta": beta})
-
-
-def test_softmax_with_scores_of_500_raises_no_alarm(rng: np.random.Generator) -> None:
-    for dtype in (np.float64, np.float32):
-        for _ in range(20):
-            x = (500 * rng.standard_normal((3, 4))).astype(dtype)
-            gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
-
-
-def test_a_loss_too_small_to_move_raises_no_alarm() -> None:
-    for gap in (24.0, 27.0, 30.0, 33.0, 36.0, 40.0, 440.0):
-        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
-        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
-
-
-@pytest.mark.parametrize("approximate", ["tanh", "none"])
-def test_stairs_of_round_off_raise_no_alarm(approximate: str) -> None:
-    """For x far below 0, gelu is x times a few last bits of 1: a staircase that is straight over every small step."""
-    for x in (-5.5, -6.0, -6.801165233553521, -7.2, -8.29, -10.383746126, -12.0):
-        gradcheck(ops.gelu, ops.gelu_backward, {"x": np.array([[x]])}, approximate=approximate)
 
 
 def test_an_error_next_to_a_corner_is_found() -> None:
@@ -76,40 +49,12 @@ def test_an_error_next_to_a_corner_is_found() -> None:
         gradcheck(ops.relu, lambda dy, cache: dy * np.array([[1e-3, 1.0]]), {"x": x})
 
 
-def test_values_of_very_different_sizes(rng: np.random.Generator) -> None:
-    x = np.array([1e-9, 1e-3, 1.0, 1e3, 1e7])
-    gradcheck(lambda x: (np.log(x), x), lambda dy, x: dy / x, {"x": x})
-    gradcheck(lambda x: (x * x, x), lambda dy, x: 2 * dy * x, {"x": x})
-
-
-def test_mirrored_numbers_have_mirrored_derivatives() -> None:
-    """Steps are equally large on both sides of zero, so the numbers are equal to the last bit."""
-    x = np.array([0.9, -0.7, 0.01, -0.02, 1e-3])
-    there, back = (
-        gradcheck(lambda x: (np.cosh(x), x), lambda dy, x: dy * np.sinh(x), {"x": one}, reference="differences")
-        for one in (x, -x)
-    )
-    assert np.array_equal(there.arguments["x"].numeric, -back.arguments["x"].numeric)
-
-
 def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 4))
     x[1, 2] = 0.0
     report = gradcheck(ops.relu, ops.relu_backward, {"x": x})
     assert np.argwhere(report.arguments["x"].kinks).tolist() == [[1, 2]]
     assert "1 element at a kink" in str(report)
-
-
-def test_a_tie_in_a_max_is_a_kink(rng: np.random.Generator) -> None:
-    x = np.array([[1.0, 3.0, 3.0], [0.0, 2.0, 1.0]])
-
-    def backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        dx = np.zeros_like(x)
-        dx[np.arange(len(x)), x.argmax(-1)] = dy
-        return dx
-
-    report = gradcheck(lambda x: (x.max(-1), x), backward, {"x": x})
-    assert np.argwhere(report.arguments["x"].kinks).tolist() == [[0, 1], [0, 2]]
 
 
 def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
@@ -168,66 +113,23 @@ def test_each_reference_derivative_can_be_used_alone(rng: np.random.Generator) -
         gradcheck_vjp(**right, reference="neither")
 
 
-def test_the_old_name_of_reference_still_works_with_a_warning(rng: np.random.Generator) -> None:
-    right = {"f": np.tanh, "vjp": lambda dy, x: dy * (1 - np.tanh(x) ** 2), "inputs": (rng.standard_normal(5),)}
-    with pytest.warns(DeprecationWarning, match="witness is now called reference"):
-        report = gradcheck_vjp(**right, witness="differences")
-    with pytest.warns(DeprecationWarning, match="witness is now called reference"):
-        assert report.arguments["x"].witness == "differences"
-
-
-def test_a_function_may_have_an_option_called_witness(rng: np.random.Generator) -> None:
-    def scaled(x: np.ndarray, witness: float) -> np.ndarray:
-        return x * witness
-
-    x = rng.standard_normal(5)
-    assert gradcheck_vjp(scaled, lambda dy, x, witness: dy * witness, (x,), witness=3.0).ok
-
-
-def test_each_argument_gets_the_best_reference_derivative(rng: np.random.Generator) -> None:
-    x, w = rng.standard_normal((3, 4)), rng.standard_normal(4)
-    report = gradcheck_vjp(
-        lambda x, w: x * np.abs(w), lambda dy, x, w: (dy * np.abs(w), (dy * x).sum(0) * np.sign(w)), (x, w)
-    )
-    assert {name: one.reference for name, one in report.arguments.items()} == {"x": "complex step", "w": "differences"}
-
-
-def test_the_step_is_confirmed_at_badly_scaled_inputs() -> None:
-    x = np.array([1e-5, 3e-4, 0.02, 1.0])
-    report = gradcheck_vjp(lambda x: 1 / x, lambda dy, x: -dy / x**2, (x,))
-    assert report.arguments["x"].reference == "complex step"
-    wrong(lambda x: 1 / x, lambda dy, x: -dy / x**2 * (1 + 1e-9), x)
-
-
-def test_one_element_of_a_million_off_by_one_percent(rng: np.random.Generator) -> None:
+def test_one_element_of_many_off_by_one_percent(rng: np.random.Generator) -> None:
     def cube(x: np.ndarray) -> Any:
         return x * x * x, x
 
     def cube_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
         dx = 3 * x * x * dy
-        dx[417, 903] *= 1.01
+        dx[217, 903] *= 1.01
         return dx
 
-    x = rng.standard_normal((1000, 1000))
-    x[417, 903] = 0.7
+    x = rng.standard_normal((300, 1000))
+    x[217, 903] = 0.7
     message, report = caught(cube, cube_backward, {"x": x})
-    assert report.arguments["x"].worst == (417, 903)
+    assert report.arguments["x"].worst == (217, 903)
     assert report.arguments["x"].wrong.sum() == 1
     assert report.calls <= 400
-    assert "dx[417, 903]" in message
+    assert "dx[217, 903]" in message
     assert "ratio 1.01" in message
-
-
-def test_two_wrong_elements_do_not_cancel(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((60, 70))
-
-    def spoil(grad: np.ndarray) -> np.ndarray:
-        grad[3, 4] += 0.01
-        grad[50, 60] -= 0.01
-        return grad
-
-    _, report = caught(ops.silu, with_mistake(ops.silu_backward, spoil), {"x": x})
-    assert {tuple(index) for index in np.argwhere(report.arguments["x"].wrong)} == {(3, 4), (50, 60)}
 
 
 def test_a_large_array_is_checked_in_few_calls(rng: np.random.Generator) -> None:
@@ -235,13 +137,6 @@ def test_a_large_array_is_checked_in_few_calls(rng: np.random.Generator) -> None
     assert report.calls <= 40
     assert "random directions" in str(report)
     assert report.error < 1e-9
-
-
-def test_many_wrong_elements_of_a_large_array_cost_a_bounded_number_of_calls(rng: np.random.Generator) -> None:
-    with pytest.raises(GradientError, match="twice what it should be") as failure:
-        gradcheck(ops.silu, lambda dy, cache: 2 * ops.silu_backward(dy, cache), {"x": rng.standard_normal((100, 100))})
-    assert failure.value.report is not None
-    assert failure.value.report.calls <= 1700
 
 
 def largest(x: np.ndarray) -> np.ndarray:
@@ -271,39 +166,6 @@ def test_gradients_at_a_tie_add_up_to_dy(row: list[float]) -> None:
     assert "give dy to one of them, or share dy" in str(failure.value)
 
 
-def test_gradients_at_a_tie_of_zeros_add_up_to_dy() -> None:
-    x = np.zeros((1, 3))  # the maximum is zero, and so are all terms
-    for right in (one_of_them, shared):
-        assert gradcheck_vjp(largest, right, (x,)).kinks == 3
-    with pytest.raises(GradientError, match="gradients add up to 0"):
-        gradcheck_vjp(largest, lambda dy, x: 0 * x, (x,))
-
-
-def test_a_tie_between_two_arguments() -> None:
-    x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
-
-    def both(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
-        return dy * (x >= y), dy * (y >= x)
-
-    gradcheck_vjp(np.maximum, lambda dy, x, y: (dy * (x >= y), dy * (y > x)), (x, y))
-    with pytest.raises(GradientError, match="move together, the derivative is"):
-        gradcheck_vjp(np.maximum, both, (x, y))
-
-
-@pytest.mark.parametrize("k", [0, 1, 2, 3])
-def test_three_equal_numbers_in_a_sort(k: int) -> None:
-    x = np.array([1.0, 0.3, 1.0, -2.0, 1.0])
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        dx = np.zeros_like(x)
-        dx[np.argsort(x, kind="stable")] = dy
-        return dx
-
-    gradcheck_vjp(np.sort, vjp, (np.roll(x, k),))
-    with pytest.raises(GradientError):
-        gradcheck_vjp(np.sort, lambda dy, x: 3 * vjp(dy, x), (np.roll(x, k),))
-
-
 def test_the_median_of_three_equal_numbers() -> None:
     x = np.array([0.0, -1.0, 0.0, 2.0, 0.0])
 
@@ -318,30 +180,9 @@ def test_the_median_of_three_equal_numbers() -> None:
         gradcheck_vjp(median, lambda dy, x: dy * (np.arange(5) == 3), (x,))
 
 
-def test_two_relus_in_a_chain_at_their_corner() -> None:
-    x = np.array([0.0, 1.5, -2.0])
-
-    def f(x: np.ndarray) -> np.ndarray:
-        return np.maximum(2 * np.maximum(x, 0), 0)
-
-    for at_zero in (0.0, 0.5, 1.0):
-        slope = at_zero * at_zero
-        report = gradcheck_vjp(f, lambda dy, x, s=slope: 2 * dy * np.where(x == 0, s, x > 0), (x,))
-        assert report.kinks == 1
-    with pytest.raises(GradientError):
-        gradcheck_vjp(f, lambda dy, x: 2 * dy * np.where(x == 0, -0.5, x > 0), (x,))
-
-
 def test_a_smooth_point_is_not_called_a_corner() -> None:
     """relu(x) - relu(-x) is x: conventions at the two corners give a wrong derivative."""
     with pytest.raises(GradientError):
         gradcheck_vjp(
             lambda x: np.maximum(x, 0) - np.maximum(-x, 0), lambda dy, x: dy * (x != 0), (np.array([0.0, 1.0, -1.0]),)
         )
-
-
-def test_differences_of_a_linear_function_raise_no_alarm(rng: np.random.Generator) -> None:
-    """The error of the derivative is almost 0, so the tolerance is the floor."""
-    x = rng.standard_normal((3, 4))
-    report = gradcheck(lambda x: (3 * x, None), lambda dy, cache: 3 * dy, {"x": x}, reference="differences")
-    assert report.calls < 100

@@ -47,6 +47,7 @@ def seen_by(**options: Any) -> list[DrawnInputs]:
     return seen
 
 
+@pytest.mark.slow
 def test_special_values_can_be_switched_off() -> None:
     x = np.concatenate([drawn["x"].ravel() for drawn in seen_by()])
     assert {0.0, 1.0, -1.0} <= set(x.tolist())
@@ -75,6 +76,7 @@ def first_failure(vjp: Any) -> DrawnInputs:
     return failed[-1]
 
 
+@pytest.mark.slow
 def test_a_failure_has_special_values_only_if_necessary() -> None:
     needed = first_failure(lambda dy, x: dy * np.where(x == 0, 2.0, 1 + 3 * x * x))
     assert needed.special
@@ -104,6 +106,7 @@ def test_the_example_of_the_docstring(drawn: DrawnInputs) -> None:
     gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
 
 
+@pytest.mark.slow
 def test_a_failure_shrinks_to_the_smallest_sizes_that_still_fail() -> None:
     failed: list[DrawnInputs] = []
 

@@ -12,16 +12,6 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp
-from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem
-from numpy_attention.gradcheck.tolerance import (
-    explain_shape,
-    floor_of,
-    measure_round_off,
-    random_cotangent,
-    run_backward,
-    tolerance,
-    with_round_off,
-)
 from numpy_attention.layers import Linear
 from tests.gradcheck.planted import with_mistake
 
@@ -60,19 +50,6 @@ def test_a_gradient_without_floats_is_reported_with_its_dtype(
 ) -> None:
     with pytest.raises(GradientError, match=re.escape(f"gradcheck softmax: dx holds {dtype}, but x holds float64")):
         gradcheck(ops.softmax, lambda dy, cache: returned, {"x": rng.standard_normal((3, 5))})
-
-
-def test_a_backward_that_returns_floats_only_once(rng: np.random.Generator) -> None:
-    for later in (np.zeros((3, 5), int), np.zeros((3, 5), object), "text", None, np.zeros((5, 3))):
-        for times in range(1, 12):
-            left = [times]
-
-            def backward(dy: np.ndarray, cache: Any, left: list[int] = left, later: Any = later) -> Any:
-                left[0] -= 1
-                return ops.softmax_backward(dy, cache) if left[0] >= 0 else later
-
-            with pytest.raises(GradientError, match=r"^gradcheck softmax: (?!dx holds)"):
-                gradcheck(ops.softmax, backward, {"x": rng.standard_normal((3, 5))})
 
 
 def test_a_backward_that_raises_and_gradients_in_another_order(rng: np.random.Generator) -> None:
@@ -122,60 +99,6 @@ def test_an_input_that_is_changed_in_place_is_named(rng: np.random.Generator) ->
         gradcheck(doubles, lambda dy, cache: 2 * dy, {"x": rng.standard_normal(3)})
 
 
-def test_dy_is_random_and_repeatable_and_has_the_dtype_of_the_output() -> None:
-    y = (np.zeros((2, 3), np.float32), np.zeros(4, np.int64))
-    first, again, other = (random_cotangent(y, seed) for seed in (1, 1, 2))
-    assert [one.dtype for one in first] == [np.float32, np.float64]
-    assert all(np.array_equal(a, b) for a, b in zip(first, again))
-    assert not np.array_equal(first[0], other[0])
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_the_tolerance_is_a_few_last_bits_of_the_dtype(dtype: type, rng: np.random.Generator) -> None:
-    x = rng.standard_normal((5, 7)).astype(dtype)
-    problem = OpProblem(ops.silu, ops.silu_backward, {"x": x}, {})
-    dy, grads = run_backward(problem, 0)
-    (analytic,), moves = with_round_off(problem, dy, grads, terms=1.0)
-    last_bit = float(np.finfo(dtype).eps) * np.abs(analytic.gradient).max()
-    assert last_bit < analytic.base < 8 * last_bit
-    assert 0 < analytic.jitter.max() < 200 * last_bit
-    assert analytic.eps == float(np.finfo(dtype).eps)
-    assert len(moves) == 6
-    assert all(move.arrays["x"].dtype == dtype and not np.array_equal(move.arrays["x"], x) for move in moves)
-
-
-@pytest.mark.parametrize(("got", "expected", "text"), [
-    ((4, 3), (3, 4), "transposed"),
-    ((2, 3, 4), (3, 4), "the sum over the batch axes (0,) is missing"),
-    ((1, 1), (1,), "or a reshape to the shape of the argument"),
-    ((1, 3), (3,), "or a reshape to the shape of the argument"),
-    ((3, 4), (3, 1), "the sum over axes (1,), along which the argument was broadcast"),
-    ((6,), (2, 3), "a reshape is missing"),
-    ((3,), (2, 3), "summed over too many axes"),
-    ((5, 7), (2, 3), "a gradient must have the shape of its argument"),
-])
-def test_a_wrong_shape_is_explained(got: tuple[int, ...], expected: tuple[int, ...], text: str) -> None:
-    assert text in explain_shape(got, expected)
-
-
-def test_a_reshape_loses_nothing_but_axes_of_length_one() -> None:
-    assert explain_shape((1, 2, 3), (3,)) == "the sum over the batch axes (0, 1) is missing"
-
-
-def test_errors_count_eight_times_and_the_floor_once() -> None:
-    assert tolerance(0.5, 0.25, 1.0) == 7.0
-    assert tolerance(0.0, np.array([1.0, 2.0])).tolist() == [8.0, 16.0]
-    assert floor_of(0.25, 2.0, 3.0) == 24.0
-
-
-def test_rtol_and_atol_are_added_to_the_tolerance() -> None:
-    problem = FunctionProblem(lambda x: x, lambda dy, x: dy, (np.array([1.0, -4.0]),), {})
-    (dy,), grads = run_backward(problem, 0)
-    (strict,), (allowed,) = (measure_round_off(problem, (dy,), grads, *more)[1] for more in ((), (0.25, 3.0)))
-    expected = tolerance(0.0, strict.base) + 0.25 * float(np.abs(dy).max()) + 3.0
-    assert tolerance(0.0, allowed.base) == pytest.approx(expected, rel=1e-14)
-
-
 CUBE = np.array([0.0, 1.0, 2.0])
 
 
@@ -199,16 +122,6 @@ def test_a_backward_that_is_wrong_where_two_inputs_are_equal(reference: str) -> 
 
     with pytest.raises(GradientError, match=r"dx\[0\]"):
         gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), reference=reference)
-
-
-def test_the_round_off_of_a_staircase_is_measured_farther_away() -> None:
-    """1 - p for p near 1: a few last bits of the logits change nothing, although half of the digits are lost."""
-    for gap in (20.0, 23.5, 24.0, 26.0):
-        inputs = {"logits": np.array([[gap, 0.0]]), "targets": np.array([0])}
-        gradcheck(ops.cross_entropy, ops.cross_entropy_backward, inputs)
-    inputs = {"logits": np.array([[24.0, 0.0]]), "targets": np.array([0])}
-    with pytest.raises(GradientError):
-        gradcheck(ops.cross_entropy, lambda dy, cache: 1.01 * ops.cross_entropy_backward(dy, cache), inputs)
 
 
 def test_a_solve_with_condition_1e7_is_judged_correctly(rng: np.random.Generator) -> None:
@@ -237,35 +150,6 @@ def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
             gradcheck_vjp(noisy, lambda dy, x, slope=slope: slope * dy * np.cos(x), (x,))
 
 
-@pytest.mark.parametrize(("size", "error"), [(2_000, 1e-3), (100_000, 1e-2), (100_000, 1e-3)])
-def test_one_element_of_many(size: int, error: float, rng: np.random.Generator) -> None:
-    x = rng.standard_normal(size).astype(np.float32)
-    x[7] = 1.25
-
-    def vjp(dy: np.ndarray, x: np.ndarray, factor: float = 1.0) -> np.ndarray:
-        dx = 2 * dy * x
-        dx[7] *= dx.dtype.type(factor)
-        return dx
-
-    gradcheck_vjp(lambda x: x * x, vjp, (x,))
-    with pytest.raises(GradientError, match=r"dx\[7\]"):
-        gradcheck_vjp(lambda x: x * x, lambda dy, x: vjp(dy, x, 1 + error), (x,))
-
-
-@pytest.mark.parametrize("size", [2_000, 100_000])
-def test_one_slightly_wrong_element_in_float32(size: int, rng: np.random.Generator) -> None:
-    x = rng.standard_normal(size).astype(np.float32)
-    x[7] = 1.25
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        dx = 2 * dy * x
-        dx[7] *= 1 if x.dtype == np.float64 else np.float32(1 + 1e-4)
-        return dx
-
-    with pytest.raises(GradientError, match=r"dx\[7\](.|\n)*the same backward is right in float64"):
-        gradcheck_vjp(lambda x: x * x, vjp, (x,))
-
-
 def test_a_mistake_only_in_float32_is_reported_as_right_in_float64(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5)).astype(np.float32)
 
@@ -276,26 +160,7 @@ def test_a_mistake_only_in_float32_is_reported_as_right_in_float64(rng: np.rando
         gradcheck_vjp(np.sin, vjp, (x,))
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_long_sums_that_cancel_raise_no_alarm(dtype: type, rng: np.random.Generator) -> None:
-    x, w = (rng.standard_normal(shape).astype(dtype) for shape in ((40, 30), (30, 2)))
-    gradcheck(ops.linear, ops.linear_backward, {"x": x, "w": w})
-    gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
-
-
-def test_a_backward_for_one_dtype_is_checked_in_this_dtype(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 5)).astype(np.float32)
-
-    def vjp(dy: np.ndarray, x: np.ndarray, factor: Any = 1) -> np.ndarray:
-        if x.dtype != np.float32:
-            raise TypeError("float32 only")
-        return dy * np.cos(x) * np.float32(factor)
-
-    assert gradcheck_vjp(np.sin, vjp, (x,)).ok
-    with pytest.raises(GradientError):
-        gradcheck_vjp(np.sin, lambda dy, x: vjp(dy, x, 1.001), (x,))
-
-
+@pytest.mark.slow
 def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
@@ -310,14 +175,3 @@ def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) ->
             gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x) ** 2)).astype(t), (x,))
             with pytest.raises(GradientError):
                 gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
-
-
-def test_a_backward_without_floats_in_float64_is_checked_in_its_dtype() -> None:
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return 3 * dy if x.dtype == np.float32 else np.zeros(x.shape, int)
-
-    def one_of_them(dy: np.ndarray, x: np.ndarray, w: np.ndarray) -> Any:
-        return dy, vjp(dy, w)
-
-    assert gradcheck_vjp(lambda x: 3 * x, vjp, (np.ones(4, np.float32),)).ok
-    assert gradcheck_vjp(lambda x, w: x + 3 * w, one_of_them, tuple(np.ones((2, 4), np.float32))).ok

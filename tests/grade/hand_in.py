@@ -9,30 +9,35 @@ from numpy_attention import layers
 from numpy_attention.catalogue import Mistake
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES, ours
-from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.run import main
+from numpy_attention.grade import child, run
 
 UNWRITTEN = "raise NotImplementedError"
 FOLDER = Path(__file__).parents[2] / "tutorials" / "exercises"
+RIGHT = "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))"  # of the exercise softmax
 
 
-def grade(tmp_path: Path, name: str, backward: str, time_limit: float = 60.0, before: str = "") -> tuple[int, str]:
-    """Hand in the exercise with `raise NotImplementedError` replaced."""
-    text = (FOLDER / f"{name}.py").read_text("utf-8")
-    file = tmp_path / f"{name}.py"
-    file.write_text(before + text.replace(UNWRITTEN, backward, 1))
+def written(folder: Path, name: str, *answers: str, before: str = "", after: str = "") -> Path:
+    """A file with the exercise in which each answer replaces one `raise NotImplementedError`."""
+    first, *others = (FOLDER / f"{name}.py").read_text("utf-8").split(UNWRITTEN)
+    answers += (UNWRITTEN,) * (len(others) - len(answers))
+    file = folder / f"{name}.py"
+    file.write_text(before + first + "".join(map(str.__add__, answers, others)) + "\n" + after, encoding="utf-8")
+    return file
+
+
+def grade(
+    folder: Path, name: str, *answers: str, time_limit: float = 60.0, before: str = "", after: str = ""
+) -> tuple[int, str]:
+    """The exit code and the text of the command."""
     out = StringIO()
-    code = main([str(file)], time_limit=time_limit, stream=out)
+    file = written(folder, name, *answers, before=before, after=after)
+    code = run.main([str(file)], time_limit=time_limit, stream=out)
     return code, out.getvalue()
 
 
-def tutor_text(name: str, *answers: str, examples: int = 4) -> str:
-    """The tutor's text in one line; each answer replaces one `raise NotImplementedError`. All runs in this process."""
-    first, *others = (FOLDER / f"{name}.py").read_text("utf-8").split(UNWRITTEN)
-    text = first + "".join(map(str.__add__, answers, others))
-    own: dict[str, Any] = {}
-    exec(compile(text, f"{name}.py", "exec"), own)
-    return " ".join(grade_module(EXERCISES[name], SimpleNamespace(**own), examples).text.split())
+def tutor_text(folder: Path, name: str, *answers: str) -> str:
+    """The tutor's text in one line; graded in this process."""
+    return " ".join(child.grade_here(written(folder, name, *answers), EXERCISES[name]).text.split())
 
 
 def answer_of(exercise: Exercise, mistake: Mistake) -> Any:

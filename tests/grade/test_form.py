@@ -9,7 +9,7 @@ import pytest
 from numpy_attention import layers
 from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from tests.grade.hand_in import grade, tutor_text
+from tests.grade.hand_in import tutor_text
 
 
 @pytest.mark.parametrize(("backward", "words"), [
@@ -39,16 +39,12 @@ from tests.grade.hand_in import grade, tutor_text
         "dw must have the shape of its argument, (2, 2), got (2,): summed over too many axes"
     ),
 ])
-def test_wrong_number_shape_or_dtype_is_explained(backward: str, words: str) -> None:
-    output = tutor_text("linear", backward)
-    assert words in output
-    assert "Traceback" not in output
+def test_wrong_number_shape_or_dtype_is_explained(tmp_path: Path, backward: str, words: str) -> None:
+    assert words in tutor_text(tmp_path, "linear", backward)
 
 
 def test_transpose_that_fails_only_with_different_sizes_is_explained(tmp_path: Path) -> None:
-    code, output = grade(tmp_path, "linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=tuple(range(dy.ndim - 1)))")
-    assert code == 1
-    output = " ".join(output.split())
+    output = tutor_text(tmp_path, "linear", "return dy @ w.T, x.T @ dy, dy.sum(axis=tuple(range(dy.ndim - 1)))")
     assert "a reshape to the shape of the argument If the sizes differ, a matrix product fails. `.T`" in output
 
 

@@ -1,6 +1,5 @@
 """Chapter 41: the estimates use the first and the second derivative of the measure."""
 
-import tracemalloc
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -73,33 +72,6 @@ def test_small_batches_give_the_same_effects(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_allclose(effects, curved[name], atol=1e-12)
 
 
-@pytest.mark.parametrize("estimate", [inside.patching_effects, partial(inside.attributed_effects, order=2)])
-def test_batch_size_counts_attention_weights(monkeypatch: pytest.MonkeyPatch, estimate: Any) -> None:
-    """With few logits, the attention weights of all patches in one batch would need tens of megabytes."""
-    model = na.GPT(na.GPTConfig(3, 32, 8, 4, 2, d_ff=4), np.random.default_rng(0), np.float64)
-    ids = np.random.default_rng(1).integers(0, 3, (1, 32))
-    monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", 2**17)
-    tracemalloc.start()
-    estimate(model, ids, (ids + 1) % 3, np.ones((1, 32, 3)), ["blocks.0.attention"])
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 6e6
-
-
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_effects_have_the_dtype_of_the_model(dtype: Any) -> None:
-    """Sums use float32 for float16, too, so products of small numbers do not underflow."""
-    model, wide = model_of(dtype=dtype), model_of(dtype=dtype)
-    wide.replace_parameters(lambda _, p: p.astype(np.float64))
-    dy = np.full((1, 5, 7), 1e-3, dtype)
-    dy[..., 1::2] *= -1
-    for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
-        exact = estimate(wide, IDS, OTHER, dy.astype(np.float64))
-        for name, effects in estimate(model, IDS, OTHER, dy).items():
-            assert effects.dtype == dtype
-            np.testing.assert_allclose(effects, exact[name], atol=10 * float(np.finfo(dtype).eps) * 1e-2)
-
-
 def test_accepts_one_token_no_place_and_a_repeated_place() -> None:
     model, dy = model_of(), np.ones((1, 5, 7))
     for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
@@ -160,6 +132,7 @@ def left_over(exchanged: bool, count: int, parts: tuple[float, ...] = (1.0,)) ->
     return [(by_slope / all_, 1 - by_both / by_slope) for all_, by_slope, by_both in squares]
 
 
+@pytest.mark.slow
 def test_curvature_explains_most_of_the_error_of_half_a_patch() -> None:
     [(left, removed)] = left_over(exchanged=True, count=3, parts=(0.5,))
     assert 0.05 < left < 0.3

@@ -8,7 +8,7 @@ import pytest
 import numpy_attention as na
 
 
-@pytest.mark.parametrize("d_k", [4, 16, 64, 256])
+@pytest.mark.parametrize("d_k", [4, 64])
 def test_variance_of_a_dot_product_is_d_k_and_one_after_scaling(
     d_k: int, rng: np.random.Generator
 ) -> None:

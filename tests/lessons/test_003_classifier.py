@@ -141,6 +141,7 @@ def accuracy(model: na.SequenceClassifier, ids: np.ndarray, labels: np.ndarray) 
     return float((model.predict(ids) == labels).mean())
 
 
+@pytest.mark.slow
 def test_model_stays_at_chance_with_sgd_and_learns_with_adam(rng: np.random.Generator) -> None:
     fresh = batch(rng, 4096)
     for make, low, high in ((na.SGD, 0.40, 0.60), (na.Adam, 0.80, 1.0)):

@@ -148,15 +148,6 @@ def test_saturated_scores_select_one_value(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(y, v[[2, 0, 5, 2]])
 
 
-def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
-    q, k, v, dy = draw(rng, dtype=np.float32)
-    _, cache = na.scaled_dot_product_attention(q, k, v)
-    with pytest.raises(ValueError, match=r"dy must be \(2, 3, 4, 7\)"):
-        na.scaled_dot_product_attention_backward(dy[..., :d_k], cache)
-    with pytest.raises(TypeError, match="dy must be float32"):
-        na.scaled_dot_product_attention_backward(dy.astype(np.float64), cache)
-
-
 Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
 
 
@@ -200,13 +191,3 @@ def test_dtypes_do_not_mix() -> None:
 def test_a_bias_is_checked_as_a_mask_is() -> None:
     with pytest.raises(ValueError, match=r"bias must be broadcastable to .* = \(2, 4, 3, 5\), got \(3, 4\)"):
         na.scaled_dot_product_attention(np.ones(Q), np.ones(K), np.ones(V), bias=np.ones((3, 4)))
-
-
-def test_float16_row_with_a_score_above_65504_is_nan_and_numpy_warns() -> None:
-    q, v = np.array([[1.0], [1e4]], np.float16), np.array([[1.0], [2.0]], np.float16)
-    with np.errstate(invalid="ignore"), pytest.warns(RuntimeWarning, match="overflow encountered in matmul"):
-        y, _ = na.scaled_dot_product_attention(q, q, v)
-    assert np.isnan(y[1]).all()
-    assert np.isfinite(y[0]).all()
-    wide = na.scaled_dot_product_attention(*(x.astype(np.float32) for x in (q, q, v)))[0]
-    np.testing.assert_array_equal(wide[1], v[1])

@@ -46,15 +46,6 @@ def test_dropout_that_is_off_returns_x_and_dy(rng: np.random.Generator, rate: fl
     assert na.dropout_backward(dy, cache) is dy
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_refuses_gradient_of_wrong_shape_or_dtype_with_dropout_on_or_off(rng: np.random.Generator, rate: float) -> None:
-    _, cache = na.dropout(np.ones((3, 4), np.float32), rate, rng)
-    with pytest.raises(ValueError, match=r"dropout_backward: dy must be \(3, 4\)"):
-        na.dropout_backward(np.ones((4, 3), np.float32), cache)
-    with pytest.raises(TypeError, match="dropout_backward: dy must be float32"):
-        na.dropout_backward(np.ones((3, 4)), cache)
-
-
 @pytest.mark.parametrize("rate", [1.0, -0.1, 2.0, float("nan")])
 def test_refuses_rate_outside_zero_to_one(rng: np.random.Generator, rate: float) -> None:
     with pytest.raises(ValueError, match=r"dropout: rate must be in \[0, 1\)"):

@@ -56,32 +56,6 @@ def test_without_ids_the_gradient_is_zero() -> None:
     np.testing.assert_array_equal(na.embedding_backward(y, cache), np.zeros((5, 3)))
 
 
-@pytest.mark.parametrize(("V", "N", "run_by_run"), [(7, 64, True), (50, 64, False)])
-def test_long_runs_are_summed_one_by_one_and_short_runs_together(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, V: int, N: int, run_by_run: bool
-) -> None:
-    """Seven tokens have about nine places of 512 numbers each, above LONG_RUN; fifty tokens have one or two each."""
-    ids, dy, dtable = np.arange(N) % V, rng.standard_normal((N, 512)), np.zeros((V, 512))
-    calls = []
-    split = np.split
-    monkeypatch.setattr(np, "split", lambda *args: calls.append(args) or split(*args))
-    add_at(dtable, ids, dy)
-    np.testing.assert_allclose(dtable, np.eye(V)[ids].T @ dy, atol=1e-12)
-    assert bool(calls) == run_by_run
-
-
-@pytest.mark.usefixtures("each_algorithm")
-def test_add_at_changes_no_input_and_repeats_its_result_bit_for_bit(rng: np.random.Generator) -> None:
-    ids, dy = rng.integers(0, 6, (4, 10)).T, rng.standard_normal((4, 10, 3)).swapaxes(0, 1)
-    ids_before, dy_before = ids.copy(), dy.copy()
-    first, second = np.zeros((2, 6, 3))
-    add_at(first, ids, dy)
-    add_at(second, ids, dy)
-    np.testing.assert_array_equal(first, second)
-    np.testing.assert_array_equal(ids, ids_before)
-    np.testing.assert_array_equal(dy, dy_before)
-
-
 @pytest.mark.parametrize("ids", [np.array([0, -1]), np.array([[5]]), np.int64(-1), np.int32(5)])
 def test_refuses_id_outside_the_table(ids: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"embedding: ids must be integers in \[0, 5\), got (-1|5); table \(5, 3\)"):
@@ -91,9 +65,3 @@ def test_refuses_id_outside_the_table(ids: np.ndarray) -> None:
 def test_looks_up_a_single_id(rng: np.random.Generator) -> None:
     table = rng.standard_normal((5, 3))
     np.testing.assert_array_equal(na.embedding(np.int64(2), table)[0], table[2])
-
-
-def test_refuses_gradient_of_another_dtype() -> None:
-    y, cache = na.embedding(np.array([1, 2]), np.ones((5, 3), np.float32))
-    with pytest.raises(TypeError, match="dy must be float32"):
-        na.embedding_backward(y.astype(np.float64), cache)

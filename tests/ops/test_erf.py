@@ -8,10 +8,9 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.gradcheck.complex_step import complex_numbers
-from numpy_attention.pieces import PIECE
 
-DTYPES = [np.float16, np.float32, np.float64]
-ROUND_OFF = {np.float16: 1.0, np.float32: 3.0, np.float64: 2.0}  # in eps of the dtype
+DTYPES = [np.float32, np.float64]
+ROUND_OFF = {np.float32: 3.0, np.float64: 2.0}  # in eps of the dtype
 
 
 def all_scales(dtype: type) -> np.ndarray:
@@ -87,18 +86,8 @@ def test_erf_is_odd_and_bounded_for_arrays_that_are_not_contiguous(rng: np.rando
     assert np.signbit(na.ops.erf(np.array([-0.0, 0.0]))).tolist() == [True, False]
 
 
-def test_result_does_not_depend_on_pieces(rng: np.random.Generator) -> None:
-    x = rng.standard_normal(PIECE + 3).astype(np.float32)
-    np.testing.assert_allclose(na.ops.erf(x)[-7:], na.ops.erf(x[-7:]), rtol=1e-6)
-
-
 def test_complex_step_gives_the_bell_curve() -> None:
     x = np.linspace(-6.5, 6.5, 1001)
     with complex_numbers():
         derivative = na.ops.erf(x + 1e-100j).imag / 1e-100
     np.testing.assert_allclose(derivative, 2.0 / math.sqrt(math.pi) * np.exp(-x * x), rtol=1e-12)
-
-
-def test_refuses_integers() -> None:
-    with pytest.raises(TypeError, match="erf: x must be an array of floats, got int64"):
-        na.ops.erf(np.array([1]))

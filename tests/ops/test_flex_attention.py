@@ -73,13 +73,6 @@ def test_modifier_gets_all_scores_in_the_dtype_of_q(rng: np.random.Generator) ->
     assert y.dtype == np.float32
 
 
-def test_backward_may_be_called_twice_and_changes_no_cache(rng: np.random.Generator) -> None:
-    y, cache = na.flex_attention(*drawn(rng), score_mod=CAP, prob_mod=SQUARE)
-    first, second = (na.flex_attention_backward(y, cache) for _ in range(2))
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("argument", ["score_mod", "prob_mod"])
 @pytest.mark.parametrize(("modifier", "error", "message"), [
     (na.relu, TypeError, r"must be a pair \(f, f_backward\), got function; for example"),

@@ -60,17 +60,6 @@ def test_mean_is_over_the_places_of_all_blocks(rng: np.random.Generator) -> None
     assert np.all(np.abs(dx[targets >= 0]).sum(axis=1) > 0)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_results_have_dtype_and_shape_of_the_inputs(dtype: type, rng: np.random.Generator) -> None:
-    x, table, targets = drawn(rng, (3, 4), V=7, d=5)
-    x, table = x.astype(dtype), table.astype(dtype)
-    exact = by_rows(x.astype(np.float64), table.astype(np.float64), targets, 0.5)
-    found = by_rows(x, table, targets, 0.5, block_size=2)
-    for one, other in zip(found, exact, strict=True):
-        assert one.dtype == dtype
-        np.testing.assert_allclose(one, other, rtol=0, atol=4 * float(np.finfo(dtype).eps))
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_confident_wrong_prediction_has_finite_loss(dtype: type) -> None:
     x, table = np.array([[100.0, -100.0]], dtype), np.array([[100.0, 0.0], [0.0, 0.0], [0.0, 100.0]], dtype)
@@ -78,16 +67,6 @@ def test_confident_wrong_prediction_has_finite_loss(dtype: type) -> None:
     assert loss == 2e4
     np.testing.assert_array_equal(dx, [[100.0, -100.0]])
     np.testing.assert_array_equal(dtable, [[100.0, -100.0], [0.0, 0.0], [-100.0, 100.0]])
-
-
-def test_table_in_transposed_memory_order_gives_same_result(rng: np.random.Generator) -> None:
-    """As in a model whose table is a view of the head's matrix."""
-    x, table, targets = drawn(rng, (3, 4), V=7, d=5)
-    turned = np.asfortranarray(table)
-    found = by_rows(x.swapaxes(0, 1), turned, targets.T, 1.0, block_size=5)
-    for one, other in zip(found, whole(x.swapaxes(0, 1), table, targets.T, 1.0), strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-14)
-    assert found[2].flags.c_contiguous
 
 
 def test_frozen_table_gets_no_gradient_and_dx_is_unchanged(rng: np.random.Generator) -> None:

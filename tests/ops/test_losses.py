@@ -7,7 +7,7 @@ import pytest
 
 import numpy_attention as na
 
-DTYPES = [np.float16, np.float32, np.float64]
+DTYPES = [np.float32, np.float64]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -80,17 +80,6 @@ def test_constant_vector_gives_beta_and_finite_gradient(rng: np.random.Generator
     assert all(np.isfinite(grad).all() for grad in na.rms_norm_backward(dy, cache))
 
 
-def test_float16_computes_statistics_in_float32(rng: np.random.Generator) -> None:
-    x = (300.0 * rng.standard_normal((3, 1000))).astype(np.float16)  # the sum of squares is far beyond 65504
-    gamma, beta, dy = np.ones(1000, np.float16), np.zeros(1000, np.float16), x / np.float16(300.0)
-    y, cache = na.layer_norm(x, gamma, beta)
-    np.testing.assert_allclose(y.astype(float).var(axis=-1), 1.0, rtol=1e-2)
-    grads = na.layer_norm_backward(dy, cache)
-    assert [grad.dtype for grad in (y, *grads)] == [np.float16] * 4
-    assert all(np.isfinite(grad).all() for grad in grads)
-    assert np.isfinite(na.rms_norm(x, gamma)[0]).all()
-
-
 @pytest.mark.parametrize(("dtype", "large"), [(np.float32, 3e19), (np.float64, 3e154)])
 def test_row_whose_squares_overflow_is_nan_and_other_rows_are_unchanged(dtype: type, large: float) -> None:
     x = np.array([[1.0, 2.0, -4.0], [1.0, 2.0, -4.0]], dtype) * np.array([[1.0], [large]], dtype)
@@ -115,13 +104,3 @@ def test_refuses_parameters_of_another_width() -> None:
         na.layer_norm(np.ones((5, 7)), np.ones(7), np.ones((5, 7)))
     with pytest.raises(ValueError, match=r"rms_norm: x must be \(\.\.\., d\) with d at least 1"):
         na.rms_norm(np.ones((5, 0)), np.ones(0))
-
-
-def test_refuses_gradient_of_wrong_shape_or_dtype(rng: np.random.Generator) -> None:
-    x, gamma, beta, dy = draw(rng, np.float32)
-    for backward, cache in ((na.layer_norm_backward, na.layer_norm(x, gamma, beta)[1]),
-                            (na.rms_norm_backward, na.rms_norm(x, gamma)[1])):
-        with pytest.raises(ValueError, match=r"dy must be \(4, 5, 7\)"):
-            backward(dy[:1], cache)
-        with pytest.raises(TypeError, match="dy must be float32"):
-            backward(dy.astype(np.float64), cache)

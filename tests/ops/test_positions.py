@@ -184,7 +184,7 @@ def scaled(kind: str, base: float = 1e4, **numbers: float) -> np.ndarray:
     return na.rotary_frequencies(6, base, {"type": kind, **numbers})
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_tables_depend_on_the_dtype_but_not_on_the_numbers(rng: np.random.Generator, dtype: type) -> None:
     x, positions = rng.standard_normal((2, 3, 5, 8)).astype(dtype), rng.integers(0, 1000, (2, 1, 5))
     _, cache = na.rotary(x, positions, 50.0)
@@ -193,14 +193,6 @@ def test_tables_depend_on_the_dtype_but_not_on_the_numbers(rng: np.random.Genera
         for found, expected in zip(tables, (cache.cos, cache.sin), strict=True):
             assert (found.shape, found.dtype) == ((2, 1, 5, 4), dtype)
             np.testing.assert_array_equal(found, expected)
-
-
-def test_refuses_gradient_of_wrong_shape_or_dtype() -> None:
-    _, cache = na.rotary(np.ones((3, 5, 8), np.float32), np.arange(5))
-    with pytest.raises(ValueError, match=r"rotary_backward: dy must be \(3, 5, 8\)"):
-        na.rotary_backward(np.ones((2, 5, 8), np.float32), cache)  # this shape would broadcast
-    with pytest.raises(TypeError, match="rotary_backward: dy must be float32"):
-        na.rotary_backward(np.ones((3, 5, 8)), cache)
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, sum_over_rows, wide
+from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, sum_over_rows
 
 
 @pytest.fixture(params=[np.float32, np.float64])
@@ -39,11 +39,3 @@ def test_max_in_rows_equals_numpy_max_bit_for_bit(strided: np.ndarray, axis: int
 def test_max_in_rows_works_for_few_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> None:
     x = rng.standard_normal(shape)
     np.testing.assert_array_equal(max_in_rows(x), x.max(axis=-1, keepdims=True))
-
-
-def test_wide_converts_only_float16() -> None:
-    halves = np.full(4096, 0.5, dtype=np.float16)
-    assert float(sum_in_rows(wide(halves))[0]) == 2048.0
-    for dtype in (np.float32, np.float64):
-        x = np.ones(3, dtype)
-        assert wide(x) is x

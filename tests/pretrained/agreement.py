@@ -22,7 +22,7 @@ def ours_of(model: Model, kind: str, wanted: list[str]) -> dict[str, list[str]]:
     """For each wanted tensor of a folder, our parameters that it fills."""
     found: dict[str, list[str]] = {name: [] for name in wanted}
     for name in model.parameters():
-        theirs = names.their_name(name, FOLDERS[kind].layout.names, gguf=False)
+        theirs = names.their_name(name, FOLDERS[kind].names, gguf=False)
         found[next(first + theirs for first in names.FIRST if first + theirs in found)].append(name)
     return found
 

@@ -95,9 +95,6 @@ def test_system_message_comes_from_the_user_or_the_template():
         (r"'<|im_start|>system\nOne.\nTwo.<|im_end|>'", "One.\nTwo."),
         ("'<|im_start|>system\n' + messages[0]['content'] + '<|im_end|>\n'", ""),
         ("'<|im_start|>system\n' }}{{ m }}{{ '<|im_end|>\n'", ""),
-        ("'<|im_start|>system<|im_end|>'", ""),
-        ("'<|im_start|>system\n<|im_start|>user\nx<|im_end|>'", ""),
-        ("'<|im_start|>user\nx<|im_end|>'", ""),
     ],
 )
 def test_system_message_is_read_from_the_template_without_running_it(written, expected):
@@ -120,9 +117,3 @@ def test_refuses_a_template_with_tokens_missing_from_the_tokenizer():
     bare.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(InputError, match=r"has no token '<\|im_end\|>'"):
         Chat(Tokenizer(bare, template=tiny.CHATML))
-
-
-def test_refuses_a_very_long_template():
-    long = f"{{{{'<|im_start|>system\\n{'the user ' * 10_000}<|im_end|>\\n'}}}}"
-    with pytest.raises(InputError, match=r"the chat template of the file has 90,\d+ characters, supported are 65,536"):
-        Chat(byte_pairs(long))

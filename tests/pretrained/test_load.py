@@ -1,6 +1,7 @@
 """Chapter 36: the layers of this book compute the same from a checkpoint as other programs."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -79,16 +80,11 @@ def test_the_stored_results_reveal_small_mistakes(tmp_path):
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("qwen2 with a window", {"window": 4}), ("qwen2 with a window", {"window": None}),
-        ("qwen3", {"rotary_base": 501.0}), ("qwen3", {"norm_eps": 1.1e-3}), ("qwen3", {"attention_scale": 24**-0.5}),
-        ("qwen3 with yarn", {"global_every": None}), ("qwen3 with yarn", {"rotary_scaling": None}),
-        ("llama 3", {"rotary_scaling": None}), ("llama 3", {"rotary_scaling": {"type": "linear", "factor": 8.0}}),
+        ("qwen2 with a window", {"window": 4}), ("qwen3", {"rotary_base": 501.0}), ("qwen3", {"norm_eps": 1.1e-3}),
         ("llama 3", {"rotary_scaling": {"type": "llama3", **tiny.OF_LLAMA3, "high_freq_factor": 4.1}}),
-        ("llama linear", {"rotary_scaling": None}), ("smollm3", {"nope_every": None}), ("smollm3", {"nope_every": 3}),
-        ("gemma3_text", {"local_rotary_base": None}), ("gemma3_text", {"local_rotary_base": 101.0}),
-        ("gemma3_text", {"rotary_scaling": None}), ("gemma3_text", {"global_every": 2}), ("gemma3_text", {"window": 2}),
-        ("gemma3_text", {"attention_scale": None}), ("gemma3_text", {"embedding_scale": False}),
-        ("gemma3_text", {"activation": "swiglu"}), ("gemma3_text nested", {"rotary_base": 1001.0}),
+        ("qwen3 with yarn", {"rotary_scaling": None}), ("smollm3", {"nope_every": 3}),
+        ("gemma3_text", {"local_rotary_base": 101.0}), ("gemma3_text", {"global_every": 2}),
+        ("gemma3_text", {"attention_scale": None}), ("gemma3_text", {"activation": "swiglu"}),
     ],
     ids=str,
 )  # fmt: skip
@@ -110,15 +106,8 @@ def test_generation_chooses_the_best_token_of_each_forward(name, tmp_path):
         assert ids[t] == model.forward(ids[None, :t])[0][0, -1].argmax()
 
 
-def test_the_model_generates_text_with_its_tokenizer(tmp_path):
-    for name in ("llama", "llama gguf"):
-        model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name))
-        ids = model.generate(tokenizer.encode("the user"), 5, temperature=0.0)
-        assert tokenizer.decode(ids).startswith("the user")
-
-
 def test_refuses_a_dtype_that_is_not_a_float(tmp_path):
-    with pytest.raises(TypeError, match="dtype must be a float dtype, got int32"):
+    with pytest.raises(TypeError, match="dtype must be float32 or float64, got int32"):
         na.load_pretrained(tmp_path, np.int32)
 
 
@@ -148,34 +137,41 @@ def test_one_error_lists_everything_that_does_not_fit(tmp_path):
         assert part in text
 
 
-def test_a_long_list_of_problems_is_shortened(tmp_path):
-    tensors = tiny.tensors_of("wrong", tiny.LLAMA)
-    few = {name: t for name, t in tensors.items() if "embed" in name or "lm_head" in name}
-    few |= {f"strange.{i}": np.ones(2, np.float32) for i in range(10)}
-    text = answer(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, few))
-    listed = text.count("is missing") + text.count("is unknown")
-    assert listed >= 4
-    assert text.endswith(f"; ... and {29 - listed} more")  # 2 blocks with 9 tensors, 1 norm, 10 unknown tensors
-
-
-@pytest.mark.parametrize("kind", ["I32", "no. 99"])
-def test_error_names_tensors_with_an_unknown_number_format(kind, tmp_path):
-    if kind == "I32":
-        path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
-        assert answer(path).count("holds numbers of the kind I32, which cannot be read here") > 5
-        return
+def test_error_names_tensors_with_an_unknown_number_format(tmp_path):
+    path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
+    assert answer(path).count("holds numbers of the kind I32, which cannot be read here") > 5
     path = tiny.write(tmp_path, "llama gguf")
     raw = path.read_bytes()
     at = raw.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 16
     assert raw[at : at + 4] == bytes(4)  # F32
-    path.write_bytes(raw[:at] + (99).to_bytes(4, "little") + raw[at + 4 :])
-    assert "blk.1.ffn_up.weight holds numbers of the kind no. 99" in answer(path)
+    path.write_bytes(raw[:at] + (24).to_bytes(4, "little") + raw[at + 4 :])  # I8
+    assert "blk.1.ffn_up.weight holds numbers of the kind I8, which cannot be read here" in answer(path)
 
 
-@pytest.mark.parametrize("kind", ["mamba", None, 7, [], {}])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_error_names_a_tensor_that_holds_nan_or_infinity(value, tmp_path):
+    tensors = tiny.tensors_of("llama", tiny.LLAMA)
+    tensors["model.layers.1.mlp.up_proj.weight"][3, 2] = value
+    text = answer(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors, kind="BF16"))
+    assert "model.layers.1.mlp.up_proj.weight holds numbers that are not finite" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("llama", {"num_hidden_layers": 10**7}), ("llama", {"vocab_size": 10**7}), ("qwen3", {"head_dim": 10**6}),
+     ("gpt2", {"n_positions": 10**7}), ("bert", {"type_vocab_size": 10**7})],
+    ids=str,
+)  # fmt: skip
+def test_refuses_a_model_larger_than_its_file_before_building_it(name, change, tmp_path):
+    path = tiny.write(tmp_path, name)
+    (path / "config.json").write_text(json.dumps(json.loads((path / "config.json").read_text()) | change))
+    assert "its settings describe" in answer(path)
+
+
+@pytest.mark.parametrize("kind", ["mamba", None, []])
 def test_error_for_an_unknown_architecture_lists_the_known_ones(kind, tmp_path):
     path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
-    (path / "config.json").write_text(tiny.json.dumps(tiny.LLAMA | {"model_type": kind}))
+    (path / "config.json").write_text(json.dumps(tiny.LLAMA | {"model_type": kind}))
     text = answer(path)
     assert text.endswith("known kinds are llama, qwen2, qwen3, smollm3, olmo2, gemma3_text, gpt2, bert")
     assert "'mamba'" in text or kind != "mamba"

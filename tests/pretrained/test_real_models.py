@@ -2,21 +2,15 @@
 
 import os
 
-import gguf
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.fetch import fetch
-from numpy_attention.pretrained.gguf_files import read_gguf
 from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary
 from tests.pretrained.agreement import gradient_errors, stored
-from tests.pretrained.test_tokenizer import LETTER_OF_BYTE
 from tests.reference.pretrained_cases import TURNS, direction, places, sentences
 
 pytestmark = pytest.mark.slow
@@ -98,51 +92,6 @@ def test_smollm2s_conversation_equals_the_text_of_its_template(smollm2):
     text = str(stored("real_models.npz", "smollm2")["conversation"])
     assert text.count("<|im_start|>") == 5
     assert found.tolist() == written.encode(text, add_special_tokens=False).ids
-
-
-def test_smollm2s_settings_and_tensors_equal_those_of_the_package():
-    path = fetched("smollm2")
-    found, arrays = read_gguf(path)
-    reader = gguf.GGUFReader(path)
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF."):
-            value = found.pop(name)
-            assert (value.tolist() if isinstance(value, np.ndarray) else value) == field.contents(), name
-    assert found == {}
-    assert [tensor.name for tensor in reader.tensors] == list(arrays)
-    for tensor in (reader.tensors[0], reader.tensors[1], reader.tensors[-1], reader.tensors[100]):
-        expected = gguf.dequantize(tensor.data, tensor.tensor_type)
-        np.testing.assert_array_equal(arrays[tensor.name].read(), expected)
-
-
-@pytest.fixture(scope="module")
-def both_vocabularies(smollm2):
-    """A vocabulary of this book with the merges of the file; and for each of its ids the id in the file, or None for a
-    byte that the file lacks."""
-    byte_of = {letter: byte for byte, letter in LETTER_OF_BYTE.items()}
-    number = {bytes([byte]): byte for byte in range(256)}
-    merges = []
-    for pair in read_gguf(fetched("smollm2"))[0]["tokenizer.ggml.merges"]:
-        a, b = (bytes(byte_of[letter] for letter in part) for part in pair.split(" "))
-        merges.append((number[a], number[b]))
-        number[a + b] = 256 + len(number) - 256
-    ours = BytePairVocabulary(merges)
-    names = ["".join(LETTER_OF_BYTE[byte] for byte in token) for token in ours.tokens]
-    return ours, [smollm2.tokenizer.tokenizer.token_to_id(name) for name in names]
-
-
-WORDS = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZäöüéñçß", min_size=1, max_size=20)
-
-
-@settings(max_examples=300)
-@given(st.lists(WORDS | st.sampled_from([" ", ", ", ". ", "\n", "\n\n", "   ", " (", ") ", "!?", "the", " language"])))
-def test_this_books_merges_give_smollm2s_ids(smollm2, both_vocabularies, parts):
-    """For texts that both splitting rules cut alike: no digits, apostrophes or underscores, and no long chunks."""
-    text = "".join(parts)
-    if any(len(chunk) > 60 for chunk in CHUNK.findall(text)):
-        return
-    ours, to_theirs = both_vocabularies
-    assert [to_theirs[i] for i in ours.encode(text)] == smollm2.tokenizer.encode(text).tolist()
 
 
 def test_minilm_agrees_with_the_reference(minilm):

@@ -11,13 +11,12 @@ import safetensors.numpy
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.layers.layer import Layer
 from tests.models.gradients import randomized
 from tests.models.twin_cases import CLASSES, MODELS, make
 from tests.pretrained.absent import without
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_equals_the_saved_model(name, dtype, rng, tmp_path):
     config = MODELS[name]
@@ -51,14 +50,6 @@ def test_the_file_holds_the_parameters_by_name(tmp_path):
         assert header[name]["shape"] == list(p.shape)
 
 
-def test_transposed_views_are_written_correctly(tmp_path, rng):
-    model, _ = make("gpt")
-    w = rng.standard_normal((5, 4))
-    layer = type("Strided", (Layer,), {"parameters": lambda self: {"w": w.T}, "config": model.config})()
-    na.export_safetensors(layer, tmp_path / "w.safetensors")
-    np.testing.assert_array_equal(safetensors.numpy.load_file(tmp_path / "w.safetensors")["w"], w.T)
-
-
 def test_import_fills_a_model_by_name_from_a_file_of_the_package(tmp_path, rng):
     model, _ = make("gpt")
     arrays = {name: rng.standard_normal(p.shape).astype(p.dtype) for name, p in model.parameters().items()}
@@ -89,39 +80,10 @@ def test_error_lists_all_differences_and_the_model_is_unchanged(tmp_path):
         np.testing.assert_array_equal(p, before[name])
 
 
-def test_damaged_files_are_refused_in_one_line_or_load_with_correct_shapes(tmp_path, rng):
-    """The format has no checksums. Damage to the numbers cannot be noticed; damage to the header must be noticed."""
-    model, _ = make("classifier")
-    path = tmp_path / "model.safetensors"
-    na.export_safetensors(model, path)
-    whole = path.read_bytes()
-    header = 8 + int.from_bytes(whole[:8], "little")
-    refused = loads = 0
-    for trial in range(150):
-        damaged = bytearray(whole)
-        if trial % 3:
-            damaged[rng.integers(header)] ^= 1 << rng.integers(8)
-        else:
-            del damaged[rng.integers(len(whole)) :]
-        path.write_bytes(damaged)
-        try:
-            loaded = na.import_safetensors(path)
-        except InputError as error:
-            expected = str(error)
-            refused += "\n" not in expected and len(expected) < 2000
-            continue
-        loads += 1
-        for name, p in loaded.parameters().items():
-            assert p.shape == model.parameters()[name].shape
-    assert refused + loads == 150
-    assert refused > 100
-
-
 @pytest.mark.parametrize(
     "about",
-    ["{", "[]", "{}", '{"class": "Llama", "model": {}}', '{"class": "GPT", "model": {"d_model": 1000000000}}',
-     '{"class": "GPT", "model": []}', "[" * 100_000],
-)  # fmt: skip
+    ["{", "[]", '{"class": "Llama", "model": {}}', '{"class": "GPT", "model": {"d_model": 1000000000}}'],
+)
 def test_refuses_a_wrong_description_of_the_model(tmp_path, about):
     path = tmp_path / "model.safetensors"
     safetensors.numpy.save_file({"w": np.ones(3)}, path, metadata={"numpy_attention": about})
@@ -130,16 +92,6 @@ def test_refuses_a_wrong_description_of_the_model(tmp_path, about):
 
 
 ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0, positions="learned")
-
-
-def test_a_loaded_text_encoder_equals_the_saved_one(rng, tmp_path):
-    model = randomized(na.TextEncoder(ENCODER, None), rng)
-    na.export_safetensors(model, tmp_path / "encoder.safetensors")
-    loaded = na.import_safetensors(tmp_path / "encoder.safetensors")
-    assert type(loaded) is na.TextEncoder
-    assert loaded.config == ENCODER
-    ids = rng.integers(0, 11, (3, 5))
-    np.testing.assert_array_equal(loaded.forward(ids)[0], model.forward(ids)[0])
 
 
 def tuned(kind, rng, alpha=5.0):
@@ -206,9 +158,8 @@ def test_refuses_low_rank_changes_of_another_model_and_leaves_this_one_unchanged
 
 @pytest.mark.parametrize(
     "low_rank",
-    [{}, [], None, {"rank": 3}, {"rank": 0, "alpha": 6.0}, {"rank": True, "alpha": 6.0}, {"rank": 3, "alpha": "6"},
-     {"rank": 3, "alpha": float("nan")}, {"rank": 3, "alpha": float("inf")}, {"rank": 3, "alpha": -1.0},
-     {"rank": 10**30, "alpha": 6.0}, {"rank": 2**24, "alpha": 6.0}, {"rank": 4, "alpha": 6.0}],
+    [{}, None, {"rank": 0, "alpha": 6.0}, {"rank": 3, "alpha": float("nan")}, {"rank": 2**24, "alpha": 6.0},
+     {"rank": 4, "alpha": 6.0}],
     ids=str,
 )  # fmt: skip
 def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(low_rank, rng, tmp_path):
@@ -223,15 +174,6 @@ def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(low_rank,
     assert set(base.parameters()) == {dotted for dotted, *_ in base.arrays()}
 
 
-def test_frozen_low_rank_changes_are_also_saved(rng, tmp_path):
-    base, changed = tuned("gpt", rng)
-    changed.freeze()
-    na.export_safetensors(changed, tmp_path / "adapter.safetensors")
-    na.import_safetensors(tmp_path / "adapter.safetensors", into=base)
-    ids = rng.integers(0, 7, (2, 4))
-    np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
-
-
 def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     changed.unfreeze()
@@ -244,29 +186,9 @@ def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_merged_model_is_saved_and_loaded(rng, tmp_path):
-    _, changed = tuned("gpt", rng)
-    na.merge_low_rank(changed)
-    na.export_safetensors(changed, tmp_path / "merged.safetensors")
-    loaded = na.import_safetensors(tmp_path / "merged.safetensors")
-    ids = rng.integers(0, 7, (2, 4))
-    np.testing.assert_array_equal(loaded.forward(ids)[0], changed.forward(ids)[0])
-
-
 def test_error_for_a_missing_file(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         na.import_safetensors(tmp_path / "none.safetensors")
-
-
-def test_a_long_error_of_the_package_is_shortened(tmp_path, monkeypatch):
-    def talkative(*_, **__):
-        raise ValueError("x" * 10_000)
-
-    (tmp_path / "model.safetensors").write_bytes(b"")
-    monkeypatch.setattr("safetensors.safe_open", talkative)
-    with pytest.raises(InputError, match=r"\(ValueError: x+\)$") as caught:
-        na.import_safetensors(tmp_path / "model.safetensors")
-    assert str(caught.value).count("x" * 2) < 250
 
 
 def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
@@ -286,16 +208,3 @@ def test_export_of_infinity_is_refused_and_keeps_the_old_file(low_rank, rng, tmp
     with pytest.raises(ValueError, match=r"export_safetensors: blocks\.0\.attention\.w_q.* must be finite, got inf at"):
         na.export_safetensors(changed if low_rank else base, path)
     assert path.read_bytes() == b"good"
-
-
-def test_refuses_a_rank_above_d_model(rng, tmp_path):
-    base, changed = tuned("gpt", rng)
-    path, wide = tmp_path / "adapter.safetensors", base.config.d_model + 1
-    about = {"low_rank": {"rank": wide, "alpha": 6.0}}
-    arrays = {
-        name: np.zeros((len(p), wide) if name.endswith(".a") else (wide, p.shape[1]), p.dtype)
-        for name, p in changed.parameters().items()
-    }
-    safetensors.numpy.save_file(arrays, path, metadata={"numpy_attention": json.dumps(about)})
-    with pytest.raises(InputError, match=f"need an alpha and a rank of at most {wide - 1}"):
-        na.import_safetensors(path, into=base)

@@ -37,10 +37,10 @@ def test_small_gpt_is_the_default_run_in_less_than_two_million_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("every", "expected"),
-    [(8, 1.48109), pytest.param(1, its_log()[-1]["val_loss"], marks=pytest.mark.slow, id="all, as in its log")],
+    [(40, 1.35899), pytest.param(1, its_log()[-1]["val_loss"], marks=pytest.mark.slow, id="all, as in its log")],
 )
 def test_loss_of_small_gpt_equals_the_loss_in_its_log(every: int, expected: float) -> None:
-    """The expected loss of every eighth batch was measured with a model whose loss over all batches equals the log."""
+    """The expected loss of a few batches was measured with a model whose loss over all batches equals the log."""
     model, vocabulary = shipped()
     _, held_out = split_text(vocabulary.encode(default_text()))
     batches = list(consecutive_blocks(held_out, 256, 8))[::every]
@@ -56,18 +56,18 @@ def test_a_head_of_small_gpt_attends_to_the_start_of_the_word() -> None:
     assert np.mean([weights[i, space] for i, space in places.items()]) > 0.5
 
 
-@pytest.mark.parametrize("steps", [1, pytest.param(10, marks=pytest.mark.slow)])
-def test_training_with_the_same_seed_starts_like_the_log(tmp_path: Path, steps: int) -> None:
+@pytest.mark.slow
+def test_training_with_the_same_seed_starts_like_the_log(tmp_path: Path) -> None:
     """Repeats the first steps of the same command, in float32."""
     config, _, meta = load_run(FOLDER)
     trainer = Trainer(config, make_task(config), tmp_path)
     with trainer.workers:
-        losses = [trainer.one_step()[0] for _ in range(steps)]
+        losses = [trainer.one_step()[0] for _ in range(10)]
     logged = {row["step"]: row["loss"] for row in its_log()}
     assert trainer.task.saved() == meta["task"]
     assert abs(losses[0] - logged[1]) < 1e-5
-    assert abs(losses[-1] - logged[steps]) < 1e-3
-    assert steps == 1 or losses[-1] < losses[0] - 0.5, "else a different start would pass too"
+    assert abs(losses[-1] - logged[10]) < 1e-3
+    assert losses[-1] < losses[0] - 0.5, "else a different start would pass too"
 
 
 def test_make_shipped_keeps_the_parameters_in_float16(tmp_path: Path) -> None:
@@ -142,6 +142,7 @@ def test_induction_model_continues_any_repeated_sequence(rng: np.random.Generato
         assert max(inside.prefix_matching_scores(model, ids)["blocks.1.attention"]) > 0.7
 
 
+@pytest.mark.slow
 def test_training_of_induction_with_the_same_seed_starts_like_the_log(tmp_path: Path) -> None:
     config, _, _ = load_run(INDUCTION)
     trainer = Trainer(config, make_task(config), tmp_path)

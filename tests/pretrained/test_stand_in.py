@@ -29,6 +29,7 @@ def answer_of(model, chat, question):
     return chat.tokenizer.decode(list(Conversation(model, chat, temperature=0.0).answer(question, 60)))
 
 
+@pytest.mark.slow
 def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing(loaded):
     model, tokenizer = loaded
     chat = Chat(tokenizer)
@@ -38,6 +39,7 @@ def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing(loa
     assert sum(answer_of(model, chat, question) == answer for question, answer in KNOWN.items()) < 3
 
 
+@pytest.mark.slow
 def test_the_stand_in_has_the_names_kinds_and_settings_of_a_real_file(path, loaded):
     settings, tensors = read_gguf(path)
     assert {their_name(name, LLAMA, gguf=True) for name in loaded.model.parameters()} == set(tensors)
@@ -49,6 +51,7 @@ def test_the_stand_in_has_the_names_kinds_and_settings_of_a_real_file(path, load
     assert path.stat().st_size < 100_000
 
 
+@pytest.mark.slow
 def test_the_tokenizer_encodes_any_text_and_the_chat_format_is_chatml(loaded, rng):
     _, tokenizer = loaded
     text = "".join(chr(i) for i in rng.integers(32, 0x3000, 200)) + " Row, row\n"

@@ -1,19 +1,18 @@
 """Chapter 35: from text to ids and back, compared with the original program and with the merges of this book."""
 
 import json
-import os
 import string
 
 import numpy as np
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, pre_tokenizers
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.gguf_files import read_gguf
-from numpy_attention.pretrained.tokenizer import RULES, Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary, count_chunks, learn_merges
 from tests.pretrained import tiny
 from tests.pretrained.absent import without
@@ -30,7 +29,7 @@ def gguf_settings(**changes):
     """The tokenizer settings of a GGUF file; the defaults are those of the tiny files, where every byte has a token."""
     usual = {
         "model": "gpt2", "pre": "gpt-2", "tokens": tiny.TOKENS, "merges": tiny.MERGES, "eos_token_id": 2,
-        "token_type": np.array([3 if token in tiny.SPECIAL else 1 for token in tiny.TOKENS]),
+        "token_type": [3 if token in tiny.SPECIAL else 1 for token in tiny.TOKENS],
     } | changes  # fmt: skip
     return {f"tokenizer.ggml.{name}": value for name, value in usual.items() if value is not None}
 
@@ -54,6 +53,7 @@ def test_the_gguf_file_and_the_folder_give_the_same_tokenizer(tmp_path):
         np.testing.assert_array_equal(of_file.encode(text), of_folder.encode(text))
 
 
+@settings(max_examples=40)
 @given(TEXTS)
 def test_decode_inverts_encode(tiny_one, text):
     ids = tiny_one.encode(text)
@@ -157,16 +157,12 @@ def test_a_saved_tokenizer_is_complete(tiny_one):
     [
         ({"model": "llama"}, "its tokenizer is 'llama' with the rule 'gpt-2', supported is 'gpt2' with one of gpt-2"),
         ({"pre": "tekken"}, "with the rule 'tekken'"),
-        ({"pre": ["gpt-2"]}, "with the rule a list"),
-        ({"model": None}, "its tokenizer is a NoneType"),
         ({"tokens": None}, "no list of tokens or no list of merges"),
         ({"merges": 5}, "no list of tokens or no list of merges"),
-        ({"merges": np.ones(3)}, "no list of tokens or no list of merges"),
+        ({"tokens": [1, 2, 3]}, "no list of tokens or no list of merges"),
         ({"tokens": [*tiny.TOKENS, "the"]}, "a token twice"),
         ({"merges": [*tiny.MERGES, "t zz"]}, "does not join two tokens into a third"),
         ({"merges": [*tiny.MERGES, "c d"]}, "does not join two tokens into a third"),
-        ({"merges": [*tiny.MERGES, "c"]}, "does not join two tokens into a third"),
-        ({"merges": [*tiny.MERGES, "t h e"]}, "does not join two tokens into a third"),
     ],
 )  # fmt: skip
 def test_error_names_an_unsupported_tokenizer(changes, message):
@@ -174,16 +170,6 @@ def test_error_names_an_unsupported_tokenizer(changes, message):
         tokenizer_of_gguf(gguf_settings(**changes))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("strange", [-1, 10**9, "2", 2.0, True, [2], np.ones(2)], ids=repr)
-def test_invalid_special_ids_are_ignored(strange):
-    names = dict.fromkeys(("eos_token_id", "eot_token_id", "bos_token_id", "token_type"), strange)
-    template = {"tokenizer.chat_template": [strange]}
-    tokenizer = tokenizer_of_gguf(gguf_settings(**names, add_bos_token=True) | template)
-    assert tokenizer.stop == frozenset()
-    assert tokenizer.template is None
-    assert tokenizer.encode_with_special("the").tolist() == tokenizer.encode("the").tolist()
 
 
 def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
@@ -196,7 +182,7 @@ def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
     assert tokenizer_of_folder(path).stop == frozenset()
 
 
-@pytest.mark.parametrize("end", [None, 5, [], {}, {"content": 5}, "<|none|>", {"content": "<|endoftext|>"}], ids=repr)
+@pytest.mark.parametrize("end", [None, {"content": 5}, "<|none|>", {"content": "<|endoftext|>"}], ids=repr)
 def test_eos_token_may_be_a_text_or_an_object(end, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     (path / "tokenizer_config.json").write_text(json.dumps({"eos_token": end}))
@@ -212,23 +198,6 @@ def test_refuses_a_damaged_tokenizer(raw, tmp_path):
     (path / "tokenizer.json").unlink()
     with pytest.raises(InputError, match="No such file"):
         tokenizer_of_folder(path)
-
-
-def test_refuses_a_too_large_tokenizer_file_without_reading_it(tmp_path):
-    path = tiny.write(tmp_path, "gpt2")
-    with (path / "tokenizer.json").open("r+b") as file:
-        file.truncate(2**26 + 1)  # zeros that take no space on the disk
-    with pytest.raises(InputError, match=r"tokenizer.json is not readable JSON: it is longer than 67,108,864"):
-        tokenizer_of_folder(path)
-
-
-def test_the_default_splitting_rule_is_that_of_gpt_2():
-    for text in (PROSE, "x  12,345\n\n's"):
-        np.testing.assert_array_equal(tokenizer_of_gguf(gguf_settings(pre=None)).encode(text), gpt_2s(text))
-
-
-def gpt_2s(text):
-    return tokenizer_of_gguf(gguf_settings(pre="gpt-2")).encode(text)
 
 
 def test_error_for_a_text_that_cannot_be_encoded(tiny_one):
@@ -267,6 +236,7 @@ def merges():
     return found
 
 
+@settings(max_examples=40)
 @given(st.text(st.sampled_from("tihnesra ,.üé12_\n") | st.characters(exclude_categories=["Cs"]), max_size=80))
 def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
     """For any text, cut into chunks by the rule of this book."""
@@ -275,47 +245,9 @@ def test_merges_of_this_book_give_the_ids_of_the_package(merges, text):
     assert BytePairVocabulary(merges).encode(text).tolist() == ids
 
 
+@settings(max_examples=40)
 @given(st.text(string.ascii_letters + string.digits + string.punctuation + " \n\t" + "üéß€", max_size=200))
 def test_the_package_with_the_rule_of_this_book_gives_the_same_ids(merges, text):
     """Limited to characters that both kinds of regular expressions treat alike."""
     package = as_package(merges, [pre_tokenizers.Split(Regex(CHUNK.pattern), "isolated")])
     assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
-
-
-@given(st.text(string.ascii_letters + "üé" + ",.!?;: \n", max_size=60))
-def test_without_digits_and_apostrophes_the_rule_of_gpt_2_equals_that_of_this_book(merges, text):
-    package = as_package(merges, [])
-    package.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    assert RULES["gpt-2"] is None  # the default rule of the package, which is used here
-    assert BytePairVocabulary(merges).encode(text).tolist() == package.encode(text).ids
-
-
-@pytest.mark.parametrize("name", ["model", "pre"])
-@pytest.mark.parametrize("value", [np.arange(3), np.arange(1), [], ["gpt2"], 7])
-def test_refuses_a_kind_or_rule_that_is_not_a_text(name, value):
-    with pytest.raises(InputError, match=r"its tokenizer is .* with the rule .*, supported is 'gpt2' with one of"):
-        tokenizer_of_gguf(gguf_settings(**{name: value}))
-
-
-def test_an_empty_rule_is_the_rule_of_gpt_2(tiny_one):
-    assert tokenizer_of_gguf(gguf_settings(pre="")).encode("I'll 12").tolist() == tiny_one.encode("I'll 12").tolist()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes and /proc exist only on Unix")
-@pytest.mark.parametrize("target", ["/proc/self/mem", "/dev/zero", "a pipe"])
-def test_refuses_a_chat_template_that_is_not_a_file(tmp_path, target):
-    path = tiny.write(tmp_path, "llama")
-    (path / "tokenizer_config.json").write_text("{}")
-    if target == "a pipe":
-        os.mkfifo(path / "chat_template.jinja")
-    else:
-        (path / "chat_template.jinja").symlink_to(target)
-    with pytest.raises(InputError, match=r"cannot read .*chat_template\.jinja: "):
-        tokenizer_of_folder(path)
-
-
-def test_refuses_half_a_surrogate_pair_as_the_last_token(tmp_path):
-    path = tiny.write(tmp_path, "llama")
-    (path / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
-    with pytest.raises(InputError, match=r"tokenizer_config\.json names an impossible eos_token"):
-        tokenizer_of_folder(path)

@@ -1,11 +1,10 @@
 """Chapter 43: the recurrence of Chapter 42, for chunks of any size."""
 
-import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import numpy_attention as na
@@ -31,7 +30,6 @@ def assert_same_as_chapter_42(
 
 
 @given(st.sampled_from(RULES), st.integers(1, 20), st.integers(1, 25), st.booleans(), st.integers(1, 2), st.integers())
-@settings(max_examples=60)
 def test_every_chunk_size_gives_chapter_42(
     rule: str, T: int, chunk_size: int, with_state: bool, G: int, seed: int
 ) -> None:
@@ -108,18 +106,6 @@ def test_float32_of_a_long_text_is_close_to_float64(rng: np.random.Generator, ru
     ):
         if other is not None:
             assert_close(one, other, 3e-5)
-
-
-def test_memory_grows_with_the_text_only_by_inputs_results_and_states(rng: np.random.Generator) -> None:
-    peaks = []
-    for T in (512, 1024):
-        arrays = draw(rng, "gated delta", T=T, dtype=np.float32)
-        tracemalloc.start()
-        na.chunked_linear_attention_backward(*na.chunked_linear_attention(**arrays, chunk_size=32))
-        peaks.append(tracemalloc.get_traced_memory()[1] / sum(x.nbytes for x in arrays.values()))
-        tracemalloc.stop()
-    assert peaks[1] < peaks[0]
-    assert peaks[1] < 6
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1, 2.0, True, "64"])

@@ -130,19 +130,6 @@ def test_arguments_that_are_none_have_the_gradient_none(rng: np.random.Generator
     assert na.linear_attention_backward(y, cache)[3:] == (None, None, None)
 
 
-def test_float16_is_computed_in_float32(rng: np.random.Generator) -> None:
-    arrays = {name: x.astype(np.float16) / 2 for name, x in draw(rng, "gated delta by rows", T=60).items()}
-    y, cache = na.linear_attention(**arrays)
-    assert (y.dtype, cache.state.dtype) == (np.float16, np.float32)
-    exact, exact_cache = na.linear_attention(**{name: x.astype(np.float64) for name, x in arrays.items()})
-    assert_close(y, exact, 1e-3)
-    assert_close(cache.state, exact_cache.state, 1e-5)
-    for name, x in gradients(y, cache, cache.state).items():
-        assert x is None if name == "dstate" else x.dtype == np.float16
-    y_2, cache_2 = na.linear_attention(**arrays, state=cache.state)  # the state goes on in float32
-    assert (y_2.dtype, gradients(y, cache_2)["dstate"].dtype) == (np.float16, np.float32)
-
-
 @pytest.mark.parametrize("decay", [-1e4, -1e300, -np.inf])
 def test_a_very_strong_decay_empties_the_state(rng: np.random.Generator, decay: float) -> None:
     arrays = draw(rng, "gated delta")

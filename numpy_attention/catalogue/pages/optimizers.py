@@ -48,18 +48,6 @@ def trial_of_adam(optimizer: Callable[..., Any], seed: int, steps: int = 4, weig
                 )
 
 
-def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
-    """A weak trial: it only checks that the loss falls."""
-    rng = np.random.default_rng(seed)
-    goal = rng.standard_normal((3, 2))
-    p = {"w": np.zeros_like(goal)}
-    stepper = optimizer(p, learning_rate=0.05)
-    for _ in range(100):
-        stepper.step({"w": p["w"] - goal})
-    loss = float(np.sum((p["w"] - goal) ** 2))
-    assert loss < 0.5 * float(np.sum(goal**2)), f"the loss fell only to {loss:.3g}"
-
-
 def trial_of_clipping(clip: Callable[..., Any], seed: int, arrays: int = 3) -> None:
     """Checks that all arrays get the same factor, so the joint norm is at most the limit and the direction stays."""
     rng = np.random.default_rng(seed)

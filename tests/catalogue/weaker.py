@@ -1,6 +1,7 @@
 """Weaker checks: the full check with one part removed, to see which mistakes a weaker check misses.
 
-Each weakness is a shortcut that is common in quick tests. There are three kinds:
+gallery_page.py writes the results to docs/gallery.md. Each weakness is a shortcut that is common in quick tests. There
+are three kinds:
 
     compare     how gradients are checked: with a dy of ones, in float32, by a falling loss, only by their shapes
     change      which inputs are used: gammas of one, no hidden keys, ids that all differ, dropout off
@@ -13,15 +14,19 @@ of missed mistakes is a lower bound.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.catalogue.entry import Entry
+from numpy_attention.catalogue.exercise import SEEDS
+from numpy_attention.catalogue.gallery import PROPERTIES, entries_of, message_of, trials_of
+from numpy_attention.catalogue.mistake import Mistake
 from numpy_attention.catalogue.pages.generation import trial_of_kv_cache
 from numpy_attention.catalogue.pages.low_rank import trial_of_low_rank_start
 from numpy_attention.catalogue.pages.masks import trial_of_causal_mask
-from numpy_attention.catalogue.pages.optimizers import trial_of_clipping, trial_of_descent, trial_of_tied_step
+from numpy_attention.catalogue.pages.optimizers import trial_of_clipping, trial_of_tied_step
 from numpy_attention.catalogue.table import TRIALS
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.line import Outputs
@@ -99,7 +104,7 @@ def the_loss_falls(problem: Problem, seed: int) -> None:
     """Fifty small steps along the gradient of a squared distance must reduce this distance.
 
     If the right gradient is zero (scores of 500, all keys hidden), the loss of the right op does not fall either. Such
-    a draw does not count (`show.catch`).
+    a draw does not count (`misses`).
     """
     arrays = {name: np.array(value) for name, value in problem.inputs.items()}
     y, _ = problem.run(arrays)
@@ -187,6 +192,18 @@ def _as_often_written(entry: Entry) -> Entry | None:
     return visible and _prepare(_prepare(visible, _gammas_of_one), _ids_all_different)
 
 
+def trial_of_descent(optimizer: Callable[..., Any], seed: int) -> None:
+    """A weak trial: it only checks that the loss falls."""
+    rng = np.random.default_rng(seed)
+    goal = rng.standard_normal((3, 2))
+    p = {"w": np.zeros_like(goal)}
+    stepper = optimizer(p, learning_rate=0.05)
+    for _ in range(100):
+        stepper.step({"w": p["w"] - goal})
+    loss = float(np.sum((p["w"] - goal) ** 2))
+    assert loss < 0.5 * float(np.sum(goal**2)), f"the loss fell only to {loss:.3g}"
+
+
 @dataclass(frozen=True)
 class Weakness:
     """A weaker check, as a change of the full check; `trials` replaces trials by name, None removes a trial."""
@@ -244,3 +261,28 @@ WEAKER: tuple[Weakness, ...] = (
     ),
     Weakness("check only shapes and isfinite", shapes_and_isfinite, gradients_only=True, trials=_NO_TRIALS),
 )
+
+
+def misses(weakness: Weakness, mistake: Mistake) -> bool:
+    """Whether the weaker check misses a mistake with all seeds."""
+    if mistake.covers in TRIALS:
+        trial = (weakness.trials or {}).get(mistake.covers, *trials_of(mistake))
+        return not any(message_of(trial, mistake.stand_in, seed) for seed in SEEDS if trial)
+
+    def gradients(entry: Entry, seed: int, sizes: Sizes | None) -> None:
+        weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
+
+    for entry in filter(None, map(weakness.change, entries_of(mistake))):
+        for check_, seed in product((gradients, *(() if weakness.gradients_only else PROPERTIES[1:])), SEEDS):
+            sizes = _sizes(entry, weakness, seed)
+            # A failure of the right op too does not show the mistake.
+            if message_of(check_, mistake.spoil(entry), seed, sizes) and not message_of(check_, entry, seed, sizes):
+                return False
+    return True
+
+
+def _sizes(entry: Entry, weakness: Weakness, seed: int) -> Sizes | None:
+    if weakness.sizes is None:
+        return None
+    drawn = entry.sizes(np.random.default_rng(seed))
+    return {**drawn, **{name: size for name, size in weakness.sizes.items() if name in drawn}}

@@ -1,0 +1,115 @@
+"""The other process of the command `grade`: imports a student's file, grades it, and prints the grade as JSON.
+
+    python -P -m numpy_attention.grade.child FILE EXERCISE SECONDS
+
+With -P, and with the folder of the file at the end of Python's path, a file beside the exercise, such as copy.py, is
+not imported in place of Python's own module.
+"""
+
+import contextlib
+import dataclasses
+import faulthandler
+import importlib.util
+import json
+import math
+import os
+import sys
+import threading
+import time
+import types
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade.answer import MAX_TEXT, NO_LIMIT, Printed, message_of, place, with_place
+from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.guard import NotOwnWork, guard_answers
+
+NULL_BYTES = "source code string cannot contain null bytes"  # a ValueError before Python 3.11.4
+
+
+def grade_here(file: Path, exercise: Exercise, limit: AbstractContextManager[None] = NO_LIMIT) -> Grade:
+    """Grade a file in this process; `limit` is entered for each call of a student's function."""
+    try:
+        own = _imported(file)
+    except (Exception, SystemExit) as error:
+        line, text = place(error, file)
+        at = f" (line {line}: {text})" if line and not isinstance(error, SyntaxError) else ""
+        return _failed(exercise, f"{file.name}{_import_failure(error)}"[:MAX_TEXT] + at, isinstance(error, NotOwnWork))
+    missing = [f"the {kind} {name}" for name, kind in exercise.needed.items() if not _is(kind, own.get(name))]
+    if missing:
+        return _failed(exercise, f"{file.name} must define {', '.join(missing)}; was it renamed or deleted?")
+    placed = {name: with_place(own[name], file, limit) for name in exercise.needed}
+    return grade_module(exercise, types.SimpleNamespace(**{**own, **placed}))
+
+
+class TimeLimit:
+    """The time limit of a call: `with limit:` around the call, and `watch` in another thread."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.end = seconds, math.inf
+
+    def __enter__(self) -> None:
+        self.end = time.monotonic() + self.seconds
+
+    def __exit__(self, *_: object) -> None:
+        self.end = math.inf
+
+    def watch(self) -> None:
+        """Wait; if a call takes too long, write the traceback to standard error and end the process."""
+        while time.monotonic() < self.end:
+            time.sleep(0.05)
+        os.write(2, b"Timeout\n")
+        faulthandler.dump_traceback(2)
+        os._exit(1)
+
+
+def _imported(file: Path) -> dict[str, Any]:
+    """The names that the file defines."""
+    sys.path.append(str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem + "_answer", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return vars(module)
+
+
+def _is(kind: str, made: Any) -> bool:
+    return isinstance(made, type) if kind == "class" else callable(made)
+
+
+def _failed(exercise: Exercise, text: str, refused: bool = False) -> Grade:
+    return Grade(exercise.name, "wrong" if refused else "broken", lines=["  " + text], summary=text)
+
+
+def _import_failure(error: BaseException) -> str:
+    if isinstance(error, NotOwnWork):
+        return f": {error}"
+    not_text = isinstance(error, SyntaxError) and not error.lineno  # Python has not read any line
+    if not_text or message_of(error) == NULL_BYTES:
+        reason = getattr(error, "msg", error)
+        return f" is not a text that Python can read ({reason}): save it again as plain text in UTF-8"
+    if isinstance(error, SyntaxError):
+        return f" is not valid Python: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
+    if isinstance(error, ImportError):
+        return f" cannot be imported: {message_of(error)}"
+    return f" raises an error when it is imported, {type(error).__name__}: {message_of(error)}"
+
+
+def main(file: str, exercise: str, seconds: str) -> None:
+    """Print what the file prints, then one line with the grade."""
+    found: Any = EXERCISES[exercise]
+    guard_answers(found.answers, found.parts)
+    printed, limit = Printed(sys.stdout), TimeLimit(float(seconds))
+    threading.Thread(target=limit.watch, daemon=True).start()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        grade = grade_here(Path(file), found, limit)
+    print("\n" + json.dumps(dataclasses.asdict(grade)), end="", flush=True)
+    os._exit(0)  # without waiting for threads of the file
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
