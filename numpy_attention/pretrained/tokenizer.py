@@ -13,7 +13,7 @@ Special tokens are not text: <|im_start|> is a single id. A user cannot type thi
 is encoded as plain text. A chat template puts special tokens around each turn (`chat.py`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
