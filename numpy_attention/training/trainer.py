@@ -182,7 +182,8 @@ class Trainer:
         if meta["task"] != self.task.saved():
             raise InputError(
                 "the data or the model of --from differ from those of the checkpoint; a run can be resumed only with "
-                "the same text and the same model; give their paths with --text and --from"
+                "the same text and the same model; give their paths with --text and --from (for an old run on the help "
+                "topics of another Python see docs/pythons.md)"
             )
         state = self.optimizer.state()  # the live arrays: reading into them needs no second copy
         read_into(state, arrays, "optimizer.", "optimizer")
