@@ -44,7 +44,7 @@ WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than
 
 
 class Helpers(Protocol):
-    """The interface of `Workers` (Chapter 31), which stands later in the book."""
+    """The methods of `Workers` (Chapter 31) that an optimizer uses."""
 
     count: int
 

@@ -43,9 +43,8 @@ Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-# Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
-# they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
-# thread; at a tenth of this number they are half as fast.
+# Parameters times tokens of a step. Measured on two cores with models of width 16 to 128: at about this number two
+# threads are as fast as one thread; at a tenth of this number they are half as fast.
 WORTH_THREADS = 30_000_000
 
 
