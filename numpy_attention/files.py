@@ -39,21 +39,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     temporary.unlink(missing_ok=True)  # a killed process may have left it as a second name of another file
     try:
         yield temporary
-        _sync(temporary, os.O_RDWR)
+        with open(temporary, "r+b") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    with contextlib.suppress(OSError):  # some systems cannot open directories
-        _sync(path.parent, os.O_RDONLY)
-
-
-def _sync(path: Path, mode: int) -> None:
-    handle = os.open(path, mode)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def writing(place: object) -> AbstractContextManager[None]:
