@@ -15,6 +15,7 @@ import os
 import typing
 import zipfile
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -35,47 +36,33 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    temporary.unlink(missing_ok=True)  # a killed process may have left it as a second name of another file
     try:
         yield temporary
-        _sync(temporary, os.O_RDWR)
+        with open(temporary, "r+b") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    with contextlib.suppress(OSError):  # some systems cannot open directories
-        _sync(path.parent, os.O_RDONLY)
 
 
-def _sync(path: Path, mode: int) -> None:
-    handle = os.open(path, mode)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def writing(place: object) -> AbstractContextManager[None]:
+    """Inside this context an error of the operating system becomes one line: cannot write to `place`."""
+    return _one_line(f"cannot write to {place}")
 
 
-@contextlib.contextmanager
-def writing(place: object) -> Iterator[None]:
-    """Turn an OSError into an InputError that names `place`.
-
-    Raises: InputError
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot write to {place}: {error.strerror or error}") from None
+def reading(path: object) -> AbstractContextManager[None]:
+    """Inside this context an error of the operating system becomes one line: cannot read `path`."""
+    return _one_line(f"cannot read {path}")
 
 
 @contextlib.contextmanager
-def reading(path: object) -> Iterator[None]:
-    """Turn an OSError into an InputError that names `path`.
-
-    Raises: InputError
-    """
+def _one_line(problem: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        raise InputError(f"{problem}: {error.strerror or error}") from None
 
 
 def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
@@ -93,31 +80,25 @@ def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], di
 
     Raises: InputError for a file that is missing, damaged or not a checkpoint.
     """
+    arrays = {}
     try:
-        arrays = {}
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             claimed, size = sum(info.file_size for info in archive.infolist()), os.path.getsize(path)
             if claimed > size:  # before memory is taken for it: checkpoints are not compressed
-                raise InputError(f"its members claim {claimed} bytes in a file of {size}")
+                raise ValueError(f"its members claim {claimed} bytes in a file of {size}")
             for name in archive.namelist():
                 with archive.open(name) as member:
                     arrays[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
                     if member.read(1):  # a wrong shape; also, zipfile compares the checksum only at the end
-                        raise InputError(f"{name} is longer than its shape")
+                        raise ValueError(f"{name} is longer than its shape")
         meta = json.loads(arrays.pop("meta").tobytes())
-        if meta["format"] != FORMAT:
-            raise InputError("it is not a checkpoint of numpy_attention")
-        if meta["version"] != VERSION:
-            raise InputError(f"it has format version {meta['version']!r}, but this program reads version {VERSION}")
-    except InputError as error:
-        raise InputError(f"{path} cannot be loaded: {error}") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    except MemoryError:
-        raise InputError(f"{path} is larger than the free memory") from None
+        if (found := (meta["format"], meta["version"])) != (FORMAT, VERSION):
+            raise ValueError(f"it is a {' of version '.join(map(str, found))}")
+    except (InputError, MemoryError):
+        raise
     except Exception as error:  # a damaged zip or header can raise many kinds of errors in zipfile and NumPy
         reason = f"{type(error).__name__}: {error}"[:MAX_SAID]
-        raise InputError(f"{path} is damaged or not a checkpoint ({reason})") from None
+        raise InputError(f"{path} is damaged or not a {FORMAT} of version {VERSION} ({reason})") from None
     return arrays, meta
 
 

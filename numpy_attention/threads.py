@@ -1,96 +1,59 @@
 """Threads: how many BLAS uses, and threads that a caller lends to an op.
 
-BLAS, the library behind NumPy's matrix products, divides large products among its own threads. They wait for each other
-after every product, and on a busy machine they wait longer than they compute. So BLAS uses one thread if our threads
-share the work (Chapter 31), and for each next token (Chapter 23), whose products take microseconds.
+BLAS divides large matrix products among its own threads. On a busy machine these threads wait for each other longer
+than they compute. So BLAS uses one thread if ours share the work (Chapter 31) and for each next token (Chapter 23).
 
-A caller lends its free threads, and an op deep inside the call divides its work among them:
-
-    with lend(run_all, threads):         training/parallel.py, for a batch that cannot be cut: one long text
-        model.loss(...)
-            share(work, items)           ops/tiled_attention.py: the heads are independent
-
-Only the thread that called `lend` can use the lent threads. An op that runs on one of these threads finds no lent
-threads itself, so there is no deadlock.
+A batch of one long text cannot be cut. So `Workers.lent` lends our threads, and tiled attention shares its heads among
+them. Only the thread that called `lend` can use them, so there is no deadlock.
 """
 
 import functools
+import importlib.util
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-Work = Callable[[Any], None]
-RunAll = Callable[[Work, Iterable[Any]], None]  # does the work for every item and returns after all items
-
-
-class _OfThisThread(threading.local):
-    """Each thread has its own value. A context variable would not do: a thread may start with a copied context."""
-
-    run_all: RunAll | None = None
-    threads: int = 1
-
-
-_here = _OfThisThread()
+_lent = threading.local()  # a context variable would not do: a thread may start with a copied context
 
 
 @contextmanager
-def lend(run_all: RunAll, threads: int) -> Iterator[None]:
-    """Inside this context `share` uses `run_all`, which has `threads` threads."""
-    before = _here.run_all, _here.threads
-    _here.run_all, _here.threads = run_all, threads
+def lend(pool: Any, threads: int) -> Iterator[None]:
+    """Inside this context `share` uses the pool, which has `threads` threads."""
+    _lent.pool, _lent.threads = pool, threads
     try:
         yield
     finally:
-        _here.run_all, _here.threads = before
-
-
-def share(work: Work, items: Iterable[Any]) -> None:
-    """Do the work for every item: on the lent threads if there are any, otherwise one item after the other.
-
-    The work for one item must not read or write what another item writes.
-    """
-    items = list(items)
-    if _here.run_all is not None and len(items) > 1:
-        _here.run_all(work, items)
-        return
-    for item in items:  # a single item may use all threads of BLAS
-        work(item)
+        del _lent.pool, _lent.threads
 
 
 def lent_threads() -> int:
     """The number of threads that `share` uses."""
-    return _here.threads
+    return getattr(_lent, "threads", 1)
 
 
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses one thread, if threadpoolctl is installed. The limit belongs to the process."""
-    return blas_threads(1)
+def share(work: Callable[[Any], None], items: Iterable[Any]) -> None:
+    """Do the work for every item, on the lent threads if there are any; no item may need what another item writes."""
+    items = list(items)
+    alone = lent_threads() == 1 or len(items) == 1  # a single item may use all threads of BLAS
+    with nullcontext() if alone else blas_threads(1):
+        list(map(work, items) if alone else _lent.pool.map(work, items))
 
 
 def blas_threads(count: int) -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses `count` threads, or the number in the environment if it is less."""
-    count, controller = min([count, *asked_threads("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")]), _controller()
-    return nullcontext() if controller is None else controller.limit(limits=count, user_api="blas")
+    """Inside this context BLAS uses at most `count` threads in the whole process, if threadpoolctl is installed."""
+    count = at_most(count, "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+    return controller().limit(limits=count, user_api="blas") if controller() else nullcontext()
 
 
-def blas_can_be_limited() -> bool:
-    """Whether BLAS can be limited to one thread, so that its threads do not compete with ours for the cores."""
-    return os.environ.get("OPENBLAS_NUM_THREADS") == "1" or _controller() is not None
-
-
-def asked_threads(*names: str) -> list[int]:
-    """The numbers of threads that these variables of the environment ask for, as far as they are positive integers."""
-    asked = (os.environ.get(name, "").split(",")[0].strip() for name in names)  # OMP: "4,2" also limits inner threads
-    return [int(text) for text in asked if text.isdecimal() and int(text) > 0]
+def at_most(count: int, *names: str) -> int:
+    """The count, or less if one of these variables of the environment asks for fewer threads."""
+    return min([count, *(int(text) for name in names if (text := os.environ.get(name, "")).isdecimal() and int(text))])
 
 
 @functools.cache
-def _controller() -> Any:
-    """The controller of this process's libraries; finding them takes milliseconds, so the result is cached."""
-    try:
-        import threadpoolctl
-    except ImportError:
-        return None
-    return threadpoolctl.ThreadpoolController()
+def controller() -> Any:
+    """The controller of the loaded libraries, or None; finding them takes milliseconds, so the result is cached."""
+    found = importlib.util.find_spec("threadpoolctl")
+    return importlib.import_module("threadpoolctl").ThreadpoolController() if found else None

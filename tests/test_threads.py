@@ -2,75 +2,45 @@
 
 import contextvars
 import threading
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.threads import Work, lend, share
+from numpy_attention.threads import lend, share
 from numpy_attention.training.parallel import Workers
 
 
-def doubled(items: Iterable[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-
-    def work(i: int) -> None:
-        found[i] = 2 * i
-
-    share(work, items)
+def threads_of_work(items: int = 3) -> set[int]:
+    """The threads that do the work of `share`."""
+    found: set[int] = set()
+    share(lambda _: found.add(threading.get_ident()), range(items))
     return found
 
 
-def test_lent_threads_are_used_only_inside_the_context() -> None:
-    calls: list[list[int]] = []
-
-    def run_all(work: Work, items: Iterable[Any]) -> None:
-        calls.append(list(items))
-        for item in reversed(calls[-1]):
-            work(item)
-
-    def doubled_and_failed() -> None:
-        with lend(run_all, 2):
-            assert list(doubled(range(3))) == [2, 1, 0]
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        doubled_and_failed()
-    assert doubled(range(2)) == {0: 0, 1: 2}
-    assert calls == [[0, 1, 2]]
-
-
-def test_other_threads_do_not_use_lent_threads() -> None:
-    def never(work: Work, items: Iterable[Any]) -> None:
-        raise AssertionError("lent to another thread")
-
-    with ThreadPoolExecutor(1) as pool, lend(never, 2):
-        assert pool.submit(doubled, range(2)).result() == {0: 0, 1: 2}
-        # free-threaded Python copies the context into every new thread
-        copied = contextvars.copy_context().run
-        assert pool.submit(copied, doubled, range(2)).result() == {0: 0, 1: 2}
+def test_lent_threads_are_used_only_inside_the_context_and_by_the_lender() -> None:
+    me = threading.get_ident()
+    with ThreadPoolExecutor(2) as pool, ThreadPoolExecutor(1) as other:
+        with lend(pool, 2):
+            assert me not in threads_of_work()
+            assert threads_of_work(items=1) == {me}
+            for run in (threads_of_work, lambda: contextvars.copy_context().run(threads_of_work)):
+                elsewhere = other.submit(run).result()
+                assert len(elsewhere) == 1
+                assert me not in elsewhere
+        assert threads_of_work() == {me}
 
 
 def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
-    seen: set[int] = set()
     together = threading.Barrier(2, timeout=20)
-
-    def work(i: int) -> None:
-        seen.add(threading.get_ident())
-        together.wait()  # passes only if two threads wait at the same time
 
     def fail(i: int) -> None:
         raise FloatingPointError(str(i))
 
-    with Workers(2) as workers:
-        with workers.lent():
-            share(work, range(4))
-        assert len(seen) == 2
-        assert threading.get_ident() not in seen
-        with workers.lent(), pytest.raises(FloatingPointError, match="0"):
+    with Workers(2) as workers, workers.lent():
+        share(lambda _: together.wait(), range(4))  # passes only if two threads wait at the same time
+        with pytest.raises(FloatingPointError, match="0"):
             share(fail, range(2))
 
 

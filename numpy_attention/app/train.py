@@ -57,7 +57,8 @@ def run(a: argparse.Namespace) -> int:
         if any(theirs != facts for theirs in ranks.everyones(facts)):
             raise InputError("the ranks have different settings, texts or checkpoints")
         directory = trainer.directory = ranks.everyones(trainer.directory)[0]
-        ranks.together(lambda: writing(directory)(directory.mkdir)(parents=True, exist_ok=True))  # on every machine
+        with writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)  # on every machine
         try:
             ending = trainer.run(_announcement(trainer))
         except NonFiniteError as error:

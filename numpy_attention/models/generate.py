@@ -20,33 +20,20 @@ move by one and the KV cache is useless: each step runs the model on the whole c
 
 from collections.abc import Collection, Iterator
 from contextlib import nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import dtype_error, require_integers, require_number, require_size, shape_error, value_error
-from numpy_attention.layers.block import Block
-from numpy_attention.layers.embedding import Embedding
+from numpy_attention.errors import require_integers, require_size, shape_error, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
-from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.models.sampling import check_sampling, quiet, sample
 from numpy_attention.ops.masks import causal_mask
-from numpy_attention.threads import single_threaded_blas
-
-
-class LanguageModel(Protocol):
-    """The attributes and methods of a model that generation uses."""
-
-    config: GPTConfig
-    token_embedding: Embedding
-    blocks: list[Block]
-
-    def forward(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
+from numpy_attention.threads import blas_threads
 
 
 def generate(
-    model: LanguageModel, prompt_ids: Any, num_tokens: int, rng: np.random.Generator | None = None,
+    model: Any, prompt_ids: Any, num_tokens: int, rng: np.random.Generator | None = None,
     temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop_token: int | None = None,
     use_cache: bool = True,
 ) -> Any:
@@ -58,8 +45,6 @@ def generate(
     """
     check_sampling(rng, temperature, top_k, top_p)
     require_size("generate", "num_tokens", num_tokens, at_least=0)
-    if stop_token is not None:
-        require_number("generate", "stop_token", stop_token, whole=True)
     prompts, single = _as_prompts(prompt_ids)
     lengths = np.array([len(prompt) for prompt in prompts])
     T = int(lengths.max())  # columns written so far
@@ -87,7 +72,7 @@ def generate(
 
 
 def stream(
-    model: LanguageModel, prompt_ids: np.ndarray, num_tokens: int, rng: np.random.Generator | None = None,
+    model: Any, prompt_ids: np.ndarray, num_tokens: int, rng: np.random.Generator | None = None,
     temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop: Collection[int] = (),
     past: list[KeyValueCache] | None = None,
 ) -> Iterator[int]:
@@ -121,7 +106,7 @@ def stream(
 
 
 def last_logits(
-    model: LanguageModel, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
+    model: Any, ids: np.ndarray, start: np.ndarray, T: int, past: list[KeyValueCache] | None
 ) -> np.ndarray:
     """The logits after column T - 1, on the host; the model runs on the columns that are not in the KV cache.
 
@@ -139,17 +124,14 @@ def last_logits(
         mask = causal_mask(T - stored, T) & seen  # (B, 1, T_q, T_k); a block with a window adds its window
         table = model.token_embedding.table  # positions and mask go to its device
         positions, mask = np.asarray(positions, like=table), np.asarray(mask, like=table)
-    with quiet(), nullcontext() if T - stored > 1 else single_threaded_blas():
+    with quiet(), nullcontext() if T - stored > 1 else blas_threads(1):
         logits, _ = model.forward(ids[:, stored:T], mask=mask, positions=positions, past=past, last_only=True)
     return to_host(logits[:, -1])
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:
-    try:
-        single = not hasattr(prompt_ids, "__len__") or len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
-        prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
-    except (TypeError, ValueError, LookupError):  # a dict, a set, or a list that mixes numbers and lists
-        raise dtype_error("generate", "prompt_ids", "(T,) or a list of prompts", type(prompt_ids).__name__) from None
+    single = len(prompt_ids) == 0 or np.ndim(prompt_ids[0]) == 0
+    prompts = [np.asarray(prompt) for prompt in ([prompt_ids] if single else prompt_ids)]
     for prompt in prompts:
         if prompt.ndim != 1 or len(prompt) == 0:
             fix = "begin with a newline or another token that can start a text"

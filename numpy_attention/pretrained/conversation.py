@@ -18,7 +18,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.models.generate import LanguageModel, stream
+from numpy_attention.models.generate import stream
 from numpy_attention.pretrained.chat import Chat
 
 LONGEST = 8192  # tokens: the KV cache is allocated in full at the start, and some models allow very long contexts
@@ -27,7 +27,7 @@ LONGEST = 8192  # tokens: the KV cache is allocated in full at the start, and so
 class Conversation:
     """A model and its conversation with a user; the options in `sampling` are passed on to `stream`."""
 
-    def __init__(self, model: LanguageModel, chat: Chat, **sampling: Any) -> None:
+    def __init__(self, model: Any, chat: Chat, **sampling: Any) -> None:
         self.model, self.chat, self.sampling = model, chat, sampling
         self.context = min(model.config.context_length, LONGEST)
         self.ids: list[int] = [*chat.tokenizer.encode_with_special("").tolist(), *chat.opening.tolist()]

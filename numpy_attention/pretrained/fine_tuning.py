@@ -103,7 +103,7 @@ class FineTunedText(TextTask):
         self.start = Start(config)
         super().__init__(config)
 
-    def _vocabulary(self, characters: str, first: list[str]) -> Vocabulary:
+    def _vocabulary(self, text: str) -> Vocabulary:
         return self.start.tokenizer
 
     def model(self, rng: np.random.Generator | None) -> GPT:

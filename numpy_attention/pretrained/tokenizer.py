@@ -13,7 +13,7 @@ Special tokens are not text: <|im_start|> is a single id. A user cannot type thi
 is encoded as plain text. A chat template puts special tokens around each turn (`chat.py`).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,6 @@ class Tokenizer(Vocabulary):
         """The ids of the text with the special tokens that the model was trained with, (N,). For a BERT
         [CLS] comes first and [SEP] last; for some GPTs one special token comes first, for other GPTs none."""
         return self._encoded(text, special=True)
-
-    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """Yield the ids of a text that comes in pieces, all at the end, because a chunk may span two pieces."""
-        yield self.encode("".join(pieces))
 
     def decode(self, ids: np.ndarray) -> str:
         """The text of the ids, without special tokens."""

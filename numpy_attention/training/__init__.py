@@ -1,6 +1,6 @@
 """Part IV. Training: from gradients to a model that has learned something.
 
-    optimizers, clipping, schedules, data, byte_pairs, long_texts, ngrams, loop       Chapters 25 to 28: one step
+    optimizers, clipping, schedules, data, byte_pairs, ngrams, loop                   Chapters 25 to 28: one step
     trainer, checkpoint, parallel, mpi                                               Chapters 29 to 32: a long run
     task, config, restore, log, progress, diagnose, memory                           one small tool in each file
     tasks                                                                            what a model can learn

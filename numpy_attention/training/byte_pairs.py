@@ -39,7 +39,7 @@ Multitask Learners (2019), section 2.2.
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -91,25 +91,10 @@ class BytePairVocabulary(ByteVocabulary):
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str) -> np.ndarray:
-        return self._encode(CHUNK.findall(text))
-
-    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        rest = ""
-        for piece in pieces:
-            chunks = CHUNK.findall(rest + piece)
-            # the last chunk may continue in the next piece; all chunks before it are complete
-            rest = chunks.pop() if chunks else ""
-            yield self._encode(chunks)
-        yield self.encode(rest)
+        return np.array([i for chunk in CHUNK.findall(text) for i in self._chunk(chunk)], dtype=np.int64)
 
     def saved(self) -> dict[str, Any]:
         return {"vocabulary": "bpe", "merges": [list(pair) for pair in self.ranks]}
-
-    def _encode(self, chunks: Iterable[str]) -> np.ndarray:
-        ids: list[int] = []
-        for chunk in chunks:
-            ids += self._chunk(chunk)
-        return np.array(ids, dtype=np.int64)
 
     def _chunk(self, chunk: str) -> list[int]:
         ids = self._known.get(chunk)

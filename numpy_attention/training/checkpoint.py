@@ -3,22 +3,19 @@
 A checkpoint holds everything that the next step depends on: the parameters, the moments of the optimizer, the number
 of finished steps, and the configuration. It holds no state of a random generator, because a run has none (Chapter 29).
 
-The files in the directory of a run, and what a save does to them. Every arrow is one rename; a rename happens
-completely or not at all:
+The files in the directory of a run:
 
     config.json                 the settings, for people; a resumed run reads them from checkpoint.npz
     log.jsonl                   a line every few steps (training/log.py)
     run.lock                    locked while a run trains here; a second run is refused
-    checkpoint.npz              step 600  <-  .checkpoint.tmp.npz, when all of it is on the disk
-    checkpoint.previous.npz     step 400  <-  .checkpoint.previous.tmp.npz, after that
-    checkpoint.best.npz         step 400  <-  a second name of checkpoint.npz, given after the best evaluation so far
-    ids-....bin                 the ids of a text too long for memory (training/long_texts.py)
+    checkpoint.npz              step 600
+    checkpoint.previous.npz     step 400: first it gets this second name, then step 600 takes its old name
+    checkpoint.best.npz         step 400: also this name, after the best evaluation so far
     loss.png, ...               pictures of the log, with matplotlib, at the end (app/pictures.py)
     adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (pretrained/fine_tuning.py)
 
-Before the save, the file of step 400 gets a second, temporary name. This name stays when step 600 becomes
-`checkpoint.npz`; after that it becomes `checkpoint.previous.npz`. So the two are never the same file, and a save that
-fails or is killed changes neither. A second name (a hard link) needs no copy.
+A name is given by one rename, which happens completely or not at all, when all of the file is on the disk. So a save
+that fails or is killed leaves a complete checkpoint under each name. A second name (a hard link) needs no copy.
 
 The lock is the kernel's: only one of many processes gets it, and the kernel releases it when the process ends or is
 killed. The file remains; without a lock it means nothing.
@@ -50,18 +47,41 @@ def save(directory: Path, arrays: dict[str, np.ndarray], meta: dict[str, Any], b
 
     Raises: InputError if the file cannot be written.
     """
-    path = directory / NAME
     with writing(directory):
-        with _second_name(path, PREVIOUS) if path.exists() else contextlib.nullcontext():
-            save_arrays(path, arrays, meta)
-        if best:
-            keep_as(path, BEST)
+        if (directory / NAME).exists():
+            _second_name(directory / NAME, PREVIOUS)
+        save_arrays(directory / (BEST if best else NAME), arrays, meta)
+        if best:  # this order: a run killed between the two lines repeats the steps up to its best evaluation
+            _second_name(directory / BEST, NAME)
 
 
-def keep_as(path: Path, name: str) -> None:
-    """Give the file a second name in its folder, atomically; later saves replace only the first name."""
-    with writing(path.parent), _second_name(path, name):
-        pass
+def _second_name(path: Path, name: str) -> None:
+    """The file also gets this name; what is written to the first name later does not change it."""
+    with atomic_write(path.with_name(name)) as temporary:
+        try:
+            os.link(path, temporary)
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, temporary)
+
+
+def write_config(directory: Path, meta: dict[str, Any]) -> None:
+    """Write config.json for people; a resumed run reads its checkpoint instead."""
+    text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
+    with writing(directory), atomic_write(directory / "config.json") as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays and the description in a checkpoint file.
+
+    Raises: InputError if the file is not a complete checkpoint.
+    """
+    try:
+        return files.load_arrays(path)
+    except InputError as error:
+        other = path.with_name(PREVIOUS)
+        advice = f"; to continue from the previous checkpoint, mv {shell_path(other)} {shell_path(path)}"
+        raise InputError(f"{error}{advice if path.name == NAME and other.exists() else ''}") from None
 
 
 @contextlib.contextmanager
@@ -83,40 +103,3 @@ def hold(directory: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def write_config(directory: Path, meta: dict[str, Any]) -> None:
-    """Write config.json for people; a resumed run reads its checkpoint instead."""
-    text = json.dumps({**meta["config"], "model": meta["model"]}, indent=2)
-    with writing(directory), atomic_write(directory / "config.json") as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the description in a checkpoint file.
-
-    Raises: InputError if the file is not a complete checkpoint.
-    """
-    try:
-        return files.load_arrays(path)
-    except InputError as error:
-        raise InputError(f"{error}{_advice(path)}") from None
-
-
-@contextlib.contextmanager
-def _second_name(path: Path, name: str) -> Iterator[None]:
-    """The present file also gets this name, if the body of the with statement does not fail."""
-    with atomic_write(path.with_name(name)) as temporary:
-        temporary.unlink(missing_ok=True)  # a killed run may have left it: a second name, so it must not be written to
-        try:
-            os.link(path, temporary)
-        except OSError:  # a file system without hard links
-            shutil.copyfile(path, temporary)
-        yield
-
-
-def _advice(path: Path) -> str:
-    previous = path.with_name(PREVIOUS)
-    if path.name != NAME or not previous.exists():
-        return ""
-    return f"; the previous checkpoint is {previous}: to continue from it, mv {shell_path(previous)} {shell_path(path)}"

@@ -19,10 +19,9 @@ The default text comes with the book: the help topics of Python 3.11, 465,000 ch
 `help_topics` with their licence. Every version of Python contains such topics, but with different text.
 """
 
-import codecs
 import gzip
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from numpy_attention.errors import InputError, short_repr
 from numpy_attention.files import reading
 
 HELP_TOPICS = Path(__file__).with_name("help_topics") / "text.gz"
-READ_AT_ONCE = 2**20  # bytes of a text
 HELD_OUT = 2**20  # the most held-out ids
 
 
@@ -44,31 +42,20 @@ def default_text() -> str:
     return gzip.decompress(HELP_TOPICS.read_bytes()).decode()
 
 
-def text_pieces(path: str | Path, size: int = READ_AT_ONCE) -> Iterator[str]:
-    """The text of a UTF-8 file in pieces of about `size` bytes. Newlines are not translated; a byte order mark is
-    dropped.
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file. Newlines are not translated; a byte order mark is dropped.
 
     Raises: InputError if the file is not a UTF-8 text.
     """
-    decoder, offset, begun = codecs.getincrementaldecoder("utf-8")(), 0, False
-    try:
-        with reading(path), open(path, "rb") as file:
-            while raw := file.read(size):
-                text = decoder.decode(raw)
-                yield text if begun else text.removeprefix("\ufeff")
-                offset, begun = offset + len(raw), begun or bool(text)
-            decoder.decode(b"", final=True)
-    except UnicodeDecodeError as error:  # error.object begins with the bytes left over from the last piece
-        rest = len(error.object) - (len(raw) if raw else 0)
-        byte = f"0x{error.object[error.start]:02x} at offset {offset - rest + error.start}"
-        raise InputError(f"{path} is not UTF-8 text: byte {byte}; convert it with iconv -t UTF-8") from None
-    if not offset:
+    with reading(path):
+        raw = Path(path).read_bytes()
+    if not raw:
         raise InputError(f"{path} is empty; a text is needed")
-
-
-def read_text(path: str | Path) -> str:
-    """The whole text of a UTF-8 file."""
-    return "".join(text_pieces(path))
+    try:
+        return raw.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        byte = f"0x{raw[error.start]:02x} at offset {error.start}"
+        raise InputError(f"{path} is not UTF-8 text: byte {byte}; convert it with iconv -t UTF-8") from None
 
 
 class Vocabulary(ABC):
@@ -89,10 +76,6 @@ class Vocabulary(ABC):
     def saved(self) -> dict[str, Any]:
         """The vocabulary as plain values for JSON."""
 
-    def encode_pieces(self, pieces: Iterable[str]) -> Iterator[np.ndarray]:
-        """The ids of a long text, piece by piece; together they are the ids of the whole text."""
-        return map(self.encode, pieces)
-
     def labels(self, ids: np.ndarray) -> list[str]:
         """A readable label for each id."""
         return [self.decode(ids[i : i + 1]) for i in range(len(ids))]
@@ -106,11 +89,8 @@ class CharVocabulary(Vocabulary):
     """The characters of a text in sorted order; the id of a character is its index."""
 
     def __init__(self, text: str) -> None:
-        self.characters = distinct_characters(text)
-        codes = _code_points(self.characters)
-        # the id of each code point, -1 if there is none; the last entry is for all larger code points
-        self._id_of = np.full(codes.max(initial=0) + 2, -1, np.int32)
-        self._id_of[codes] = np.arange(len(codes))
+        self.characters = "".join(sorted(set(text)))
+        self._id_of = {character: i for i, character in enumerate(self.characters)}
 
     def __len__(self) -> int:
         return len(self.characters)
@@ -120,26 +100,16 @@ class CharVocabulary(Vocabulary):
 
         Raises: InputError that names the characters without an id.
         """
-        ids = self._id_of.take(_code_points(text), mode="clip")
-        if (ids < 0).any():
-            unknown = sorted(set(text) - set(self.characters))
+        if unknown := sorted(set(text) - self._id_of.keys()):
             few = ", ".join(repr(c) for c in unknown[:5]) + (", ..." if len(unknown) > 5 else "")
             raise InputError(f"characters unknown to the model: {few}; known are {short_repr(self.characters)}")
-        return ids.astype(np.int64)
+        return np.fromiter((self._id_of[character] for character in text), np.int64, len(text))
 
     def decode(self, ids: np.ndarray) -> str:
         return "".join(self.characters[i] for i in ids)
 
     def saved(self) -> dict[str, Any]:
         return {"characters": self.characters}
-
-
-def distinct_characters(text: str) -> str:
-    """The different characters of a text, in sorted order."""
-    codes = _code_points(text)
-    seen = np.zeros(codes.max(initial=0) + 1, dtype=np.bool_)
-    seen[codes] = True
-    return "".join(map(chr, np.flatnonzero(seen)))
 
 
 def split_text(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -156,7 +126,7 @@ def random_blocks(ids: np.ndarray, length: int, count: int, rng: np.random.Gener
     if len(ids) < length + 1:
         raise InputError(f"a text of {len(ids)} tokens is too short: a block needs {length} tokens and one more")
     starts = rng.integers(0, len(ids) - length, size=count)
-    blocks = np.asarray(ids[starts[:, None] + np.arange(length + 1)], np.int64)  # (count, length + 1)
+    blocks = ids[starts[:, None] + np.arange(length + 1)]  # (count, length + 1)
     return blocks[:, :-1], blocks[:, 1:]
 
 
@@ -167,12 +137,7 @@ def consecutive_blocks(ids: np.ndarray, length: int, count: int) -> Iterator[tup
     inputs = ids[: whole * length].reshape(whole, length)
     targets = ids[1 : whole * length + 1].reshape(whole, length)
     for start in range(0, whole, count):
-        batch = slice(start, start + count)
-        yield np.asarray(inputs[batch], np.int64), np.asarray(targets[batch], np.int64)
+        yield inputs[start : start + count], targets[start : start + count]
     if whole * length + 1 < len(ids):
-        rest = np.asarray(ids[None, whole * length :], np.int64)
+        rest = ids[None, whole * length :]
         yield rest[:, :-1], rest[:, 1:]
-
-
-def _code_points(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")

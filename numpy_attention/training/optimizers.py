@@ -32,20 +32,19 @@ no reason to pull a bias or the gamma of a norm towards zero.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
 
-from numpy_attention.backend import on_host
-from numpy_attention.errors import require_arrays, require_number, require_size, value_error
+from numpy_attention.errors import require_arrays, require_number, require_size
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than they save
 
 
 class Helpers(Protocol):
-    """The interface of `Workers` (Chapter 31): `training` may not import `runs`, since `runs` imports `training`."""
+    """The methods of `Workers` (Chapter 31) that an optimizer uses."""
 
     count: int
 
@@ -114,10 +113,6 @@ class Adam:
         self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
         self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
         self.eps = require_number(kind, "eps", eps, above=0, fix="it prevents 0 / 0 for a gradient of zero")
-        for dtype in {p.dtype for p in self.parameters.values()}:
-            if not dtype.type(math.sqrt(1 - self.beta_2) * self.eps):  # the effective eps of the first step
-                fix = "give a larger eps, or parameters of float32"
-                raise value_error(kind, "eps", f"large enough not to round to 0 in {dtype}", eps, fix)
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
@@ -188,18 +183,15 @@ class AdamW(Adam):
 
 def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     require_arrays(optimizer, "parameters", parameters, written=True)
-    places: list[tuple[int, int, str]] = []  # the first byte, the end, and the name of each parameter
     for name, p in parameters.items():
         if not p.flags.c_contiguous:
             raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
-        start, length = (p.__array_interface__["data"][0], p.nbytes) if on_host(p) else (id(p), 1)
-        places += [(start, start + length, name)] if length else []
-    for (_, end, first), (start, _, second) in pairwise(sorted(places)):
-        if start < end:
-            raise ValueError(
-                f"{optimizer}: parameters[{second!r}] must have its own memory, got memory shared with "
-                f"{first!r}; list a tied parameter once, with its gradients added"
-            )
+    names = {id(p): name for name, p in parameters.items()}
+    if twice := [name for name, p in parameters.items() if names[id(p)] != name]:
+        raise ValueError(
+            f"{optimizer}: parameters[{twice[0]!r}] must have its own memory, got the array of another parameter; "
+            "list a tied parameter once, with its gradients added"
+        )
     return dict(parameters)
 
 

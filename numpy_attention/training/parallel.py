@@ -31,36 +31,27 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
 
-from numpy_attention.threads import (
-    Work,
-    asked_threads,
-    blas_can_be_limited,
-    blas_threads,
-    lend,
-    single_threaded_blas,
-)
+from numpy_attention.threads import at_most, blas_threads, controller, lend
 
 Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
-# Use threads if the parameters times the tokens of a step reach this number: only then do they save more time than
-# they cost. Measured on two cores with models of width 16 to 128: at about this number two threads are as fast as one
-# thread; at a tenth of this number they are half as fast.
+# Parameters times tokens of a step. Measured on two cores with models of width 16 to 128: at about this number two
+# threads are as fast as one thread; at a tenth of this number they are half as fast.
 WORTH_THREADS = 30_000_000
 
 
 def usable_cores() -> int:
     """The number of cores that this process may use; OMP_NUM_THREADS in the environment can allow fewer."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *asked_threads("OMP_NUM_THREADS")])
+    return at_most(cores, "OMP_NUM_THREADS")
 
 
 def default_workers(batch: int, work: int, cores: int | None = None) -> int:
@@ -70,10 +61,16 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
 
     Units: work counts tokens times parameters.
     """
-    if work < WORTH_THREADS or not blas_can_be_limited():
+    limited = os.environ.get("OPENBLAS_NUM_THREADS") == "1" or controller()
+    if work < WORTH_THREADS or not limited:
         return 1
     cores = cores or usable_cores()
     return cores if batch == 1 else min(cores, batch)
+
+
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """Inside this context BLAS uses one thread, if threadpoolctl is installed."""
+    return blas_threads(1)
 
 
 class Workers:
@@ -89,7 +86,7 @@ class Workers:
 
     def __enter__(self) -> Self:
         self._context = ExitStack()
-        self._context.enter_context(single_threaded_blas())
+        self._context.enter_context(blas_threads(1))
         if self.count > 1:
             self._context.callback(sys.setswitchinterval, sys.getswitchinterval())
             sys.setswitchinterval(SWITCH_INTERVAL)
@@ -110,15 +107,7 @@ class Workers:
     @contextmanager
     def lent(self) -> Iterator[None]:
         """Inside this context the threads serve one caller outside the pool: BLAS and `threads.share` use them."""
-        if (pool := self._pool) is None:
-            yield
-            return
-
-        def run_all(work: Work, items: Iterable[Any]) -> None:
-            with single_threaded_blas():
-                list(pool.map(work, items))
-
-        with blas_threads(self.count), lend(run_all, self.count):
+        with blas_threads(self.count), lend(self._pool, self.count):
             yield
 
 
@@ -141,57 +130,35 @@ def loss_and_gradients(
 
     rngs[i] draws the dropout of shard i. With `mine`, this process computes only the shards in `mine`, and other
     processes compute the rest; the sum over all processes is the loss of the whole batch.
+
+    Raises: the error of the first shard that fails; the shards after it end with a RuntimeError.
     """
     cut = shards(batch, count)
     mine = range(len(cut)) if mine is None else mine
     counts = [count_targets(shard) for shard in cut]
     weights = [n / max(sum(counts), 1) for n in counts]
-    total = OrderedSum(len(mine))
+    grads: dict[str, np.ndarray] = {}
+    # shard i sends the sum over the shards up to i, one parameter after the other, to shard i + 1; after an error None
+    sums: dict[int, SimpleQueue[np.ndarray | None]] = {i: SimpleQueue() for i in mine}
 
     def work(i: int) -> np.ndarray:
-        loss, cache = model.loss(*cut[i], training=True, rng=rngs[i])
-        total.add(i - mine.start, model.gradients(cache, dloss=weights[i]))
+        try:
+            loss, cache = model.loss(*cut[i], training=True, rng=rngs[i])
+            for name, g in model.gradients(cache, dloss=weights[i]):
+                if i > mine.start:
+                    if (total := sums[i - 1].get()) is None:
+                        raise RuntimeError("another shard has failed")
+                    total += g  # needs no lock: only this shard has the sum now
+                    g = total
+                grads[name] = g
+                sums[i].put(g)
+        except BaseException:
+            sums[i].put(None)
+            raise
         return weights[i] * loss.astype(np.float64)  # float(loss) would wait for a GPU
 
-    try:
-        loss: Any = sum(workers.map(work, mine, one_by_one=len(mine) == 1))
-    except BaseException:
-        total.stop()
-        raise
-    grads = {name: total.arrays[name] for name in model.parameters()} if mine else {}
-    return loss, grads
-
-
-class OrderedSum:
-    """Adds up the gradients of `count` shards; each gradient is added after the same gradient of the shard before.
-
-    The order of the sum is fixed, memory holds only one copy of the summed gradients, and all threads do additions. All
-    shards must give the same names in the same order.
-    """
-
-    def __init__(self, count: int) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
-        # messages to shard i + 1: True for every gradient that shard i has added, False after `stop`
-        self._added: list[SimpleQueue[bool]] = [SimpleQueue() for _ in range(count)]
-
-    def add(self, i: int, gradients: Iterable[tuple[str, np.ndarray]]) -> None:
-        """Add each gradient of shard i after the previous shard has added its gradient of the same name.
-
-        Raises: RuntimeError after `stop`.
-        """
-        for name, g in gradients:
-            if i == 0:
-                self.arrays[name] = g
-            elif self._added[i - 1].get():
-                self.arrays[name] += g  # needs no lock: only this shard may write now
-            else:
-                raise RuntimeError("another shard has failed")
-            self._added[i].put(True)
-
-    def stop(self) -> None:
-        """After a shard has failed, let all waiting shards fail, too."""
-        for added in self._added:
-            added.put(False)
+    loss: Any = sum(workers.map(work, mine, one_by_one=len(mine) == 1))
+    return loss, {name: grads[name] for name in model.parameters()} if mine else {}
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
@@ -200,10 +167,9 @@ def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:
     def work(batch: Batch) -> tuple[int, float]:
         return count_targets(batch), float(model.loss(*batch)[0])
 
-    batches = iter(batches)  # read one by one: together they may be larger than the memory
-    first = list(islice(batches, 1))
-    long_texts = bool(first) and len(first[0][0]) == 1
+    batches = list(batches)
+    long_texts = bool(batches) and len(batches[0][0]) == 1
     counted, total = 0, 0.0
-    for n, loss in workers.map(work, chain(first, batches), one_by_one=long_texts):
+    for n, loss in workers.map(work, batches, one_by_one=long_texts):
         counted, total = counted + n, total + n * loss
     return total / max(counted, 1)

@@ -38,7 +38,7 @@ class Progress:
         """Count one more step; `entry` is its line of the log, if any."""
         self.done += 1
         if self.bar is not None:
-            if entry is not None and "loss" in entry:
+            if entry is not None:
                 self.bar.set_postfix_str(f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:,.0f} tokens/s", False)
             self.bar.update(1)
 

@@ -1,8 +1,4 @@
-"""Load a run from its directory, for sampling or to resume it.
-
-Before we build a model of the stated size, we compare this size with the number of parameters in the file. So a wrong
-description gives one line of error and takes no memory.
-"""
+"""Load a run from its directory, for sampling or to resume it."""
 
 from pathlib import Path
 from typing import Any
@@ -13,14 +9,12 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import config_from, read_into, reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.training import checkpoint
 from numpy_attention.training.byte_pairs import vocabulary_from
+from numpy_attention.training.checkpoint import NAME, load_arrays
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import Vocabulary
 
-REFUSED = (TypeError, ValueError, LookupError, MemoryError)  # raised for an impossible description
-WRONG_MODEL = "the checkpoint's description of its model is wrong"
-PROGRESS = {"step": int, "seconds": float, "best_step": int, "since_best": int, "skipped": int}  # and `best`, or None
+PROGRESS = {"step": int, "seconds": float, "best_step": int, "skipped": int}  # and `best`, or None
 
 
 def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:
@@ -29,16 +23,13 @@ def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[
     Raises: InputError for a damaged checkpoint, and for a file that is not a run's checkpoint.
     """
     path = checkpoint_path(directory)
-    arrays, meta = checkpoint.load_arrays(path)
+    arrays, meta = load_arrays(path)
     for key, kind in {"config": dict, "model": dict, "task": dict, **PROGRESS}.items():
         if not isinstance(meta.get(key), kind):
             raise InputError(f"{path} cannot be loaded: its description has no {key!r}")
     config = TrainConfig.from_mapping(meta["config"], str(path))
     if config.from_ is None:  # otherwise the file of the pretrained model determines the sizes
-        least = config.layers * config.d_model * max(config.d_model, config.d_ff)
-        least += config.context * config.d_model if config.positions == "learned" else 0
-        if least > numbers_in(arrays):
-            raise InputError(f"{path} cannot be loaded: its sizes do not fit its arrays")
+        _check_size(arrays, config.layers, config.d_model, max(config.d_model, config.d_ff))
     return config, arrays, meta
 
 
@@ -52,9 +43,9 @@ def checkpoint_path(directory: Path) -> Path:
             raise InputError(f"there is no directory {directory}")
     if not directory.is_dir():
         return directory
-    if not (directory / checkpoint.NAME).exists():
-        raise InputError(f"{directory} holds no {checkpoint.NAME}; give a directory that `train` has written")
-    return directory / checkpoint.NAME
+    if not (directory / NAME).exists():
+        raise InputError(f"{directory} holds no {NAME}; give a directory that `train` has written")
+    return directory / NAME
 
 
 def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
@@ -62,14 +53,7 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
 
     Raises: InputError if the description does not fit the arrays.
     """
-    try:
-        vocabulary = vocabulary_from(meta["task"])
-    except REFUSED as error:
-        raise InputError(f"{WRONG_MODEL}: {error}") from None
-    model = gpt_model(arrays, meta)
-    if model.config.vocab_size != len(vocabulary):
-        raise InputError(f"{WRONG_MODEL}: its sizes do not fit its arrays")
-    return model, vocabulary
+    return gpt_model(arrays, meta), vocabulary_from(meta["task"])
 
 
 def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
@@ -79,18 +63,16 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
     """
     try:
         config = config_from(GPTConfig, meta["model"])
-        of_a_block = config.hidden_width() + config.num_heads * config.head_width()  # columns of w_1 and w_q
-        least = config.d_model * (config.num_layers * of_a_block + config.vocab_size)
-        if least > numbers_in(arrays):
-            raise ValueError("its sizes do not fit its arrays")
+        _check_size(arrays, config.num_layers, config.d_model, config.hidden_width())
         model = GPT(config, None)
-    except REFUSED as error:
-        raise InputError(f"{WRONG_MODEL}: {error}") from None
+    except (TypeError, ValueError, LookupError) as error:
+        raise InputError(f"the checkpoint's description of its model is wrong: {error}") from None
     wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")
     return model
 
 
-def numbers_in(arrays: dict[str, np.ndarray]) -> int:
-    """The number of numbers in the arrays of a file."""
-    return sum(array.size for array in arrays.values())
+def _check_size(arrays: dict[str, np.ndarray], layers: int, d_model: int, width: int) -> None:
+    """Refuse a description of far more parameters than the file holds, before memory is taken for them."""
+    if layers * d_model * width > sum(array.size for array in arrays.values()):
+        raise InputError("the sizes of the checkpoint do not fit its arrays")

@@ -53,10 +53,6 @@ class Task(ABC):
             text = re.sub(r"^\w+|\w+_\w+", lambda m: option(OF_MODELS[m[0]]) if m[0] in OF_MODELS else m[0], text)
             raise InputError(text) from None
 
-    def prepare(self, directory: Path) -> bool:
-        """Write data to the directory of the run before the first step, if needed; a second call finds them there."""
-        return False
-
     @abstractmethod
     def batch(self, rng: np.random.Generator) -> Batch:
         """The arguments of `model.loss` for one step; the targets come last."""

@@ -4,7 +4,7 @@ Each step is the step of Chapter 28, with the batch cut into shards and the grad
 This file adds everything around the step: at intervals a line in the log, an evaluation on held-out data, a
 checkpoint.
 
-    run:   step  step  step ... step  step  step ...            until the last step, a signal, or no more patience
+    run:   step  step  step ... step  step  step ...            until the last step or a signal
              |                    |     |
              log                  log   evaluation, checkpoint  every log_every, eval_every, save_every steps
 
@@ -17,6 +17,7 @@ the dropout.
 
 import contextlib
 import math
+import platform
 import signal
 import threading
 import time
@@ -29,15 +30,15 @@ import numpy as np
 
 from numpy_attention.backend import get_backend
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into, writing
+from numpy_attention.files import read_into
 from numpy_attention.training import checkpoint, parallel
 from numpy_attention.training.config import TrainConfig, make_optimizer
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
 from numpy_attention.training.log import Log
 from numpy_attention.training.loop import take_step
 from numpy_attention.training.memory import keep_freed_memory
-from numpy_attention.training.mpi import Ranks
-from numpy_attention.training.parallel import Batch, Workers, count_targets
+from numpy_attention.training.mpi import Ranks, SharedWorkers
+from numpy_attention.training.parallel import Batch, Workers, count_targets, default_workers, usable_cores
 from numpy_attention.training.progress import Progress, per_second
 from numpy_attention.training.restore import PROGRESS
 from numpy_attention.training.schedules import warmup_cosine
@@ -66,16 +67,15 @@ class Trainer:
         self.backend = get_backend(config.backend)
         self.model = task.model(generator(config, INITIAL)).to(self.backend)
         self.model.recompute = config.recompute
-        self.workers = Workers(self.ranks.threads(config, self.model.num_parameters()))
+        self.workers = Workers(self._threads())
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
-        self.signal: str | None = None  # the signal that this process has received: SIGINT or SIGTERM
-        self.stop: str | None = None  # the signal that any rank has received
+        self.signal = ""  # the signal that this process has received: SIGINT or SIGTERM
+        self.stop = False  # any rank has received a signal
         self.step = 0
         self.seconds = 0.0  # the time spent in steps
         self.best = math.inf
         self.best_step = 0
-        self.since_best = 0  # evaluations since the best one
         self.skipped = 0  # steps skipped because of a NaN or infinity
         self.fault = ""  # the reason if the last step was skipped
 
@@ -92,53 +92,62 @@ class Trainer:
             self.ranks.together(lambda: stack.enter_context(lock))
             if announcement:
                 print(announcement, flush=True)
-            self.prepare()
-            return self._train()
+            with self.workers, Progress(self.config.steps, self.step) as progress, self._noting_signals():
+                return self._train(progress)
 
-    def _train(self) -> str:
-        c, first = self.config, self.ranks.rank == 0
-        with self.workers, Progress(c.steps, self.step) as progress, self._noting_signals():
-            if self.step == 0:
-                self.save()  # from here on the run can be resumed
-            elif first and self._is_best():
-                checkpoint.keep_as(self.directory / checkpoint.NAME, checkpoint.BEST)  # a kill may have prevented it
-            if first:  # also for a resumed run: its text may have moved
-                checkpoint.write_config(self.directory, self.meta())
-            log = Log(self.directory / "log.jsonl", self.step) if first else None
-            tokens, started = 0, self.seconds
-            while self.step < c.steps:
-                loss, norm, counted = self.one_step()
-                tokens += counted
-                last = self.step == c.steps
-                evaluate = last or self.step % c.eval_every == 0
-                entry: dict[str, Any] | None = None
-                if evaluate or self.step == 1 or self.step % c.log_every == 0 or self.fault:
-                    entry = self._entry(loss, norm, per_second(tokens, self.seconds - started))
-                    tokens, started = 0, self.seconds
-                improved = False
-                if entry and evaluate:
-                    entry |= self.task.evaluate(self.model, self.ranks.workers(self.workers))
+    def _train(self, progress: Progress) -> str:
+        c, log = self.config, None
+        if self.step == 0:
+            self.save()  # from here on the run can be resumed
+        if self.ranks.rank == 0:
+            checkpoint.write_config(self.directory, self.meta())  # also for a resumed run: its text may have moved
+            log = Log(self.directory / "log.jsonl", self.step)
+        tokens, started = 0, self.seconds
+        while self.step < c.steps:
+            loss, norm, counted = self.one_step()
+            tokens += counted
+            last, improved, entry = self.step == c.steps, False, None
+            evaluate = last or self.step % c.eval_every == 0
+            if evaluate or self.step == 1 or self.step % c.log_every == 0 or self.fault:
+                figures: dict[str, Any] = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
+                speed = per_second(tokens, self.seconds - started)
+                entry = {
+                    "step": self.step, **figures, "learning_rate": self.rate(self.step - 1),
+                    "tokens_per_second": speed, "seconds": self.seconds,
+                }
+                tokens, started = 0, self.seconds
+                if evaluate:
+                    entry |= self.task.evaluate(self.model, SharedWorkers(self.ranks, self.workers))
                     progress.line(entry)
-                    improved = self._note_best(entry["val_loss"])
-                if entry and log:
+                    if improved := entry["val_loss"] < self.best:
+                        self.best, self.best_step = entry["val_loss"], self.step
+                if log:
                     log.write(entry)
-                progress.advance(entry)
-                impatient = bool(c.patience) and self.since_best >= c.patience
-                if last or improved or impatient or self.stop or self.step % c.save_every == 0:
-                    self.save()
-                if self.stop and not last:
-                    return self.stop
-                if impatient and not last:
-                    return "stopped early"
+            progress.advance(entry)
+            impatient = evaluate and 0 < c.patience * c.eval_every <= self.step - self.best_step
+            if last or improved or impatient or self.stop or self.step % c.save_every == 0:
+                self.save()
+            if self.stop and not last:
+                return self.signal or "SIGTERM"  # this rank or another one received it
+            if impatient and not last:
+                return "stopped early"
         return "finished"
 
     def one_step(self) -> tuple[float, float, int]:
-        """Take one step on a new batch; return the loss before the step, the gradient norm, and the counted tokens."""
+        """Take one step on a new batch; return the loss before the step, the gradient norm, and the counted tokens.
+
+        Raises: NonFiniteError if too many losses or gradients were not finite; these steps change no parameter.
+        """
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)
         loss, norm = take_step(self.optimizer, loss, grads, self.rate(self.step), self.config.clip)
-        self._note_fault(loss, norm, batch)
+        self.fault = ""
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            self.fault = f"the loss is {loss} and the norm of the gradients is {norm}; {self._cause(batch)}"
+            self.skipped += 1
+            if self.skipped > self.config.skip_bad_steps:
+                raise NonFiniteError(f"step {self.step + 1}: {self.fault}")
         self.step += 1
         self.seconds += time.perf_counter() - start
         return loss, norm, count_targets(batch)
@@ -148,7 +157,7 @@ class Trainer:
         mine = self._mine(batch)
         dropout = self._dropout(mine)
         loss, grads = parallel.loss_and_gradients(self.model, batch, self.shards, self.workers, dropout, mine)
-        loss, grads, self.stop = self.ranks.total(self.optimizer.parameters, loss, grads, self.signal)
+        loss, grads, self.stop = self.ranks.total(self.optimizer.parameters, loss, grads, bool(self.signal))
         return loss, grads
 
     def rate(self, step: int) -> float:
@@ -156,19 +165,13 @@ class Trainer:
         c = self.config
         return warmup_cosine(step, c.steps, c.warmup, c.learning_rate, min(c.min_learning_rate, c.learning_rate))
 
-    def prepare(self) -> None:
-        """Let the task write its data to the directory: first rank 0, then the ranks on machines without these data."""
-        first, prepare = self.ranks.rank == 0, writing(self.directory)(self.task.prepare)
-        self.ranks.together(lambda: first and prepare(self.directory))
-        self.ranks.together(lambda: first or prepare(self.directory))
-
     def save(self) -> None:
         """Write the checkpoint; the previous checkpoint and the best checkpoint so far stay under other names."""
         if self.ranks.rank > 0:
             return
         arrays = {f"parameters.{name}": p for name, p in self.model.parameters().items()}
         arrays |= {f"optimizer.{name}": array for name, array in self.optimizer.state().items()}
-        checkpoint.save(self.directory, arrays, self.meta(), self._is_best())
+        checkpoint.save(self.directory, arrays, self.meta(), best=self.best_step == self.step > 0)
 
     def meta(self) -> dict[str, Any]:
         """The part of a checkpoint that is not an array."""
@@ -186,12 +189,10 @@ class Trainer:
         Raises: InputError for the checkpoint of another text, another model or another optimizer.
         """
         if meta["task"] != self.task.saved():
-            advice = "give their paths with --text and --from"
-            if self.config.task == "text" and self.config.text is None:  # the default text came from Python itself once
-                advice += "; a run on the help topics of another Python needs them as a file: docs/pythons.md"
             raise InputError(
-                "the data or the model of --from differ from those of the checkpoint; "
-                f"a run can be resumed only with the same text and the same model; {advice}"
+                "the data or the model of --from differ from those of the checkpoint; a run can be resumed only with "
+                "the same text and the same model; give their paths with --text and --from (for an old run on the help "
+                "topics of another Python see docs/pythons.md)"
             )
         state = self.optimizer.state()  # the live arrays: reading into them needs no second copy
         read_into(state, arrays, "optimizer.", "optimizer")
@@ -207,62 +208,50 @@ class Trainer:
 
         An interrupted step would have changed some parameters and not others, so the step ends before the run stops.
         """
-        before: dict[signal.Signals, Any] = {}
-
-        def restore() -> None:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
         def note(number: int, frame: FrameType | None) -> None:
             self.signal = signal.Signals(number).name
             restore()
 
-        if threading.current_thread() is threading.main_thread():  # Python handles signals only there
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, note)
+        def restore() -> None:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        in_main = threading.current_thread() is threading.main_thread()  # Python handles signals only there
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM) if in_main}
+        for number in before:
+            signal.signal(number, note)
         try:
             yield
         finally:
             restore()
 
+    def _threads(self) -> int:
+        """The number of threads that share this rank's shards of a batch; InputError if the ranks cannot share it."""
+        c, ranks, on_host = self.config, self.ranks, self.config.backend == "numpy"
+        if ranks.size > 1 and not on_host:
+            raise InputError("ranks add up their gradients in the memory of the host; leave --backend out")
+        if ranks.size > c.batch:
+            raise InputError(f"{ranks.size} ranks cannot share a batch of {c.batch}; give a larger --batch")
+        if c.workers or not on_host:
+            return c.workers or 1  # a GPU is one worker with the whole batch
+        neighbours = ranks.everyones(platform.node()).count(platform.node())  # the ranks on this machine
+        examples = c.batch // ranks.size
+        work = examples * c.context * self.model.num_parameters()
+        return default_workers(examples, work, max(1, usable_cores() // neighbours))
+
     def _mine(self, batch: Batch) -> range:
-        return self.ranks.share(min(self.shards, len(batch[0])))
+        """The shards of a batch that this rank computes."""
+        count, ranks = min(self.shards, len(batch[0])), self.ranks
+        return range(ranks.rank * count // ranks.size, (ranks.rank + 1) * count // ranks.size)
 
     def _dropout(self, mine: range) -> dict[int, np.random.Generator | None]:
         return {i: generator(self.config, DROPOUT, self.step, i) if self.config.dropout else None for i in mine}
 
-    def _entry(self, loss: float, norm: float, speed: float) -> dict[str, Any]:
-        figures = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
-        rate = self.rate(self.step - 1)
-        return {
-            "step": self.step, **figures, "learning_rate": rate, "tokens_per_second": speed, "seconds": self.seconds
-        }
-
-    def _note_fault(self, loss: float, norm: float, batch: Batch) -> None:
-        """Record the reason if the step was skipped; NonFiniteError if too many steps were skipped."""
-        self.fault = ""
-        if math.isfinite(loss) and math.isfinite(norm):
-            return
-        self.fault = f"the loss is {loss} and the norm of the gradients is {norm}; {self._cause(batch)}"
-        if self.skipped >= self.config.skip_bad_steps:
-            raise NonFiniteError(f"step {self.step + 1}: {self.fault}")
-        self.skipped += 1
-
     def _cause(self, batch: Batch) -> str:
         """The origin of this step's NaN, from the first rank on which the NaN occurs again."""
         mine = self._mine(batch)
-        # the old generators have advanced; new ones repeat the dropout of this step
-        rngs = list(self._dropout(mine).values())
         shards = parallel.shards(batch, self.shards)[mine.start : mine.stop]
+        rngs = list(self._dropout(mine).values())  # new generators repeat the dropout of this step
         causes = self.ranks.everyones(first_non_finite(self.model, shards, rngs))
         return next((cause for cause in causes if cause != NOT_AGAIN), NOT_AGAIN)
-
-    def _note_best(self, val_loss: float) -> bool:
-        improved = val_loss < self.best
-        if improved:
-            self.best, self.best_step = val_loss, self.step
-        self.since_best = 0 if improved else self.since_best + 1
-        return improved
-
-    def _is_best(self) -> bool:
-        return self.best_step == self.step > 0

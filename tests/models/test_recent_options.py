@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.files import config_from
-from numpy_attention.inside import copying_scores, direct_effects, forward_with, unembedding
+from numpy_attention.inside import direct_effects, forward_with, unembedding
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training.restore import gpt_model
 from tests.models.gradients import assert_gradients, randomized
@@ -81,14 +80,6 @@ def test_generation_with_the_cache_equals_generation_without(name: str, rng: np.
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_logits_with_the_cache_equal_logits_without(name: str, rng: np.random.Generator) -> None:
-    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
-    past = [na.KeyValueCache(T) for _ in model.blocks]
-    parts = [model.forward(part, past=past)[0] for part in (ids[:, :4], ids[:, 4:5], ids[:, 5:])]
-    np.testing.assert_allclose(np.concatenate(parts, axis=1), model.forward(ids)[0], rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", MODELS)
 def test_tiles_and_recomputing_change_nothing(name: str, rng: np.random.Generator) -> None:
     dense = gpt(rng, **MODELS[name], attention="dense")
     tiled = in_other_form(dense, attention="tiled")
@@ -103,17 +94,6 @@ def test_tiles_and_recomputing_change_nothing(name: str, rng: np.random.Generato
             np.testing.assert_allclose(gradient, grads[key], rtol=1e-9, atol=1e-12)
     for key, of_tiles in tiled.attention_weights(ids).items():
         np.testing.assert_allclose(of_tiles, weights[key], rtol=1e-10, atol=1e-13)
-
-
-def test_configuration_of_an_old_checkpoint_has_the_new_options_off() -> None:
-    new = [field.name for field in dataclasses.fields(GPTConfig)]
-    new = new[new.index("d_k") :]
-    values = dataclasses.asdict(dataclasses.replace(CONFIG, num_heads=6, d_k=None))
-    old = {name: value for name, value in values.items() if name not in new}
-    config = config_from(GPTConfig, old)
-    assert {name: getattr(config, name) for name in new} == dict.fromkeys(new) | {
-        "sink": False, "branch_norm": False, "embedding_scale": False,
-    }  # fmt: skip
 
 
 def test_only_global_blocks_see_beyond_the_window(rng: np.random.Generator) -> None:
@@ -143,26 +123,11 @@ def test_block_without_positions_does_not_know_the_order(rng: np.random.Generato
         assert np.allclose(one, other, rtol=1e-12) is not knows
 
 
-def test_local_blocks_have_their_own_base_and_no_scaling() -> None:
-    model = na.GPT(dataclasses.replace(CONFIG, **MODELS["gemma 3"]), None)
-    assert [block.attention.rotary_base for block in model.blocks] == [100.0, 1e4, 100.0, 1e4]
-    assert [block.attention.rotary_scaling is None for block in model.blocks] == [True, False, True, False]
-    same_base = na.GPT(dataclasses.replace(CONFIG, **MODELS["gpt-oss"]), None)
-    assert [block.attention.rotary_scaling for block in same_base.blocks] == [YARN] * 4
-
-
 def test_branch_norm_without_pre_norm_is_the_only_norm_of_a_block(rng: np.random.Generator) -> None:
     of_block = [name for name in gpt(rng, **MODELS["olmo 2"]).parameters() if name.startswith("blocks.0.")]
     names = [name for name in of_block if "norm" in name]
     ours = ["attention.norm_q", "attention.norm_k", "branch_norm_1", "branch_norm_2"]
     assert names == [f"blocks.0.{name}.gamma" for name in ours]
-
-
-def test_embedding_scale_equals_a_larger_table(rng: np.random.Generator) -> None:
-    plain, ids = gpt(rng), rng.integers(0, V, (2, T))
-    scaled = in_other_form(plain, embedding_scale=True)
-    scaled.token_embedding.table[...] /= np.sqrt(12)
-    np.testing.assert_allclose(scaled.forward(ids)[0], plain.forward(ids)[0], rtol=1e-10)
 
 
 def test_direct_effects_with_gates_add_up_to_the_logits(rng: np.random.Generator) -> None:
@@ -171,15 +136,6 @@ def test_direct_effects_with_gates_add_up_to_the_logits(rng: np.random.Generator
     shares = direct_effects(model, cache.at, unembedding(model)[3])
     total = sum(share.sum(axis=1) if share.ndim == 3 else share for share in shares.values())
     np.testing.assert_allclose(total, logits[:, :, 3], rtol=1e-10, atol=1e-12)
-
-
-def test_effects_of_heads_refuse_branch_norms(rng: np.random.Generator) -> None:
-    model, ids = gpt(rng, branch_norm=True), rng.integers(0, V, (1, T))
-    _, cache = forward_with(model, {}, ids)
-    with pytest.raises(ValueError, match="model must be a model without branch norms"):
-        direct_effects(model, cache.at, unembedding(model)[0])
-    with pytest.raises(ValueError, match="model must be a GPT with pre_norm and without branch_norm"):
-        copying_scores(model)
 
 
 @pytest.mark.parametrize(
@@ -215,14 +171,3 @@ def test_checkpoint_restores_the_model(name: str, rng: np.random.Generator) -> N
     restored = gpt_model(arrays, meta)
     expected = model.forward(ids)[0]
     assert np.abs(restored.forward(ids)[0] - expected).max() <= 1e-4 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize("name", ["gemma 3", "gates for each element"])
-def test_low_rank_changes_merge_into_the_matrices(name: str, rng: np.random.Generator) -> None:
-    model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
-    na.add_low_rank(model, 2, 1.0, rng)
-    for p in model.parameters().values():
-        p[...] = rng.standard_normal(p.shape)
-    changed = model.forward(ids)[0]
-    na.merge_low_rank(model)
-    np.testing.assert_allclose(model.forward(ids)[0], changed, rtol=1e-9, atol=1e-11)

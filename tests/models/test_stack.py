@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from numpy_attention.models.stack import BlockInputs, Parts, Stack, attention_weights
+from numpy_attention.models.stack import Stack, attention_weights
 from tests.layers.gradients import assert_gradients, randomized
 from tests.models.test_seq2seq import CONFIG
 
@@ -34,10 +34,10 @@ def test_gradients_agree_with_central_differences(pre_norm, positions, rng):
     assert_gradients(layer, (rng.standard_normal((3, 5, 12)),), {"dropout": True}, rng)
 
 
-@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize("pre_norm", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_gradient_of_the_context_is_the_sum_over_all_blocks(pre_norm, rng):
     layer = stack(rng, cross_attention=True, pre_norm=pre_norm, dropout=0.2)
-    x, context = rng.standard_normal((3, 5, 12)), rng.standard_normal((3, 4, 12))
+    x, context = rng.standard_normal((2, 3, 12)), rng.standard_normal((2, 2, 12))
     assert_gradients(layer, (x, context), {"dropout": True}, rng)
 
 
@@ -50,24 +50,3 @@ def test_weights_have_the_names_of_their_layers(rng):
         for i in range(2)
         for kind, T_k in (("attention", 5), ("cross_attention", 4))
     }
-
-
-def test_dropout_acts_on_the_input_of_the_first_block_only_in_training(rng):
-    x = rng.standard_normal((3, 5, 12))
-    parts = Parts(None, [], None, 0.75)
-    y, cache = parts.run(x, BlockInputs(), rng=rng)
-    kept = y != 0
-    assert 0.1 < kept.mean() < 0.4
-    np.testing.assert_array_equal(y[kept], 4 * x[kept])
-    dy = rng.standard_normal(y.shape)
-    np.testing.assert_array_equal(returned_by(parts.gradients(dy, cache))[0], 4 * dy * kept)
-    y, cache = parts.run(x, BlockInputs())
-    np.testing.assert_array_equal(y, x)
-    assert cache.dropout is None
-
-
-def returned_by(stream):
-    """The return value of a generator that yields nothing."""
-    with pytest.raises(StopIteration) as end:
-        next(stream)
-    return end.value.value

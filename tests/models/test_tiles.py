@@ -10,7 +10,6 @@ import pytest
 import numpy_attention as na
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.models import config as configuration
-from numpy_attention.ops.attention import AttentionCache
 from numpy_attention.ops.tiled_attention import TiledAttentionCache
 
 V, B, T, T_s = 7, 2, 6, 9
@@ -64,14 +63,6 @@ def test_encoder_decoder_in_tiles_gives_the_same_results(rng: np.random.Generato
         np.testing.assert_allclose(tiled[name], weights, rtol=1e-10, atol=1e-14)
 
 
-def test_encoders_in_tiles_give_the_same_results(rng: np.random.Generator) -> None:
-    ids, lengths = rng.integers(0, V, (B, T)), np.array([6, 2])
-    models = both(na.SequenceClassifier, rng, vocab_size=V, num_classes=3, pooling="class_token")
-    assert_same(models, ids, np.array([0, 2]), lengths=lengths)
-    models = both(na.TextEncoder, rng, vocab_size=V, pad_token=0)
-    assert_same(models, ids, rng.integers(0, V, (B, T + 2)))
-
-
 @pytest.mark.parametrize("config", GPTS)
 def test_prompt_in_tiles_is_continued_with_the_kv_cache(rng: np.random.Generator, config: dict[str, Any]) -> None:
     dense, tiled = both(na.GPT, rng, vocab_size=V, **config)
@@ -90,16 +81,6 @@ def test_auto_uses_all_weights_on_a_gpu() -> None:
     on_a_gpu: Any = SimpleNamespace(dtype=np.dtype(np.float32))
     assert config.in_tiles(np.zeros(1, np.float32), configuration.TILES_FROM)
     assert not config.in_tiles(on_a_gpu, configuration.TILES_FROM)
-
-
-def test_auto_uses_tiles_for_long_texts(rng: np.random.Generator, monkeypatch: Any) -> None:
-    monkeypatch.setattr(configuration, "TILES_FROM", 5)
-    model = na.GPT(na.GPTConfig(V, 12, 8, 2, 1), rng)
-
-    def kind(T: int) -> type:
-        return type(model.forward(rng.integers(0, V, (B, T)))[1].stack.blocks[0].attention.attention)
-
-    assert [kind(T) for T in (4, 5, 6)] == [AttentionCache, TiledAttentionCache, TiledAttentionCache]
 
 
 def test_dropout_needs_all_weights(rng: np.random.Generator) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from numpy_attention.errors import InputError
 from numpy_attention.training.byte_pairs import (
     CHUNK,
-    LONGEST,
     BytePairVocabulary,
     ByteVocabulary,
     count_chunks,
@@ -74,41 +73,6 @@ def test_learning_merges_the_most_frequent_pair_each_time(corpus, size):
     assert learn_merges(count_chunks([corpus]), size) == merges
 
 
-@settings(max_examples=30)
-@given(TEXTS, st.lists(st.integers(0, 100)))
-def test_text_in_pieces_gives_the_same_ids(text, cuts):
-    text = text * 3
-    places = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    pieces = [text[a:b] for a, b in pairwise(places)]
-    for vocabulary in (ByteVocabulary(), learned(ANIMALS + text), CharVocabulary(text)):
-        parts = list(vocabulary.encode_pieces(pieces))
-        np.testing.assert_array_equal(np.concatenate(parts), vocabulary.encode(text))
-
-
-@given(st.one_of(TEXTS, st.sampled_from("a. \n\u00e9").map(lambda c: c * 1000)))
-def test_chunks_join_to_the_text_and_are_short(text):
-    chunks = CHUNK.findall(text)
-    assert "".join(chunks) == text
-    assert all(0 < len(chunk) <= LONGEST + 1 for chunk in chunks)
-
-
-@settings(max_examples=20)
-@given(st.lists(st.integers(0, 299)))
-def test_any_ids_can_be_decoded(ids):
-    vocabulary = learned(ANIMALS)
-    ids = np.array([i % len(vocabulary) for i in ids], dtype=np.int64)
-    assert isinstance(vocabulary.decode(ids), str)
-    assert len(vocabulary.labels(ids)) == len(ids)
-
-
-def test_tokens_of_a_repeated_letter_have_a_maximum_length():
-    text = "a" * 10_000
-    vocabulary = learned(text, 400)
-    assert max(map(len, vocabulary.tokens)) == LONGEST
-    assert len(vocabulary.encode(text)) == -(-len(text) // LONGEST)
-    assert merged([1, 1, 1], (1, 1), 2) == [2, 1]
-
-
 def test_frequent_words_become_one_token_each_and_punctuation_stays_apart():
     vocabulary = learned(ANIMALS)
     assert vocabulary.labels(vocabulary.encode(" the dog!")) == [" the", " dog", "!"]
@@ -126,19 +90,7 @@ def test_vocabulary_loaded_from_json_gives_the_same_ids():
         assert again.decode(again.encode(ANIMALS)) == ANIMALS
 
 
-def test_vocabulary_has_the_named_kind_and_ignores_other_keys():
-    everything = {"characters": "ab", "merges": [[97, 98]]}
-    for kind, cls in (("char", CharVocabulary), ("byte", ByteVocabulary), ("bpe", BytePairVocabulary)):
-        assert type(vocabulary_from(everything | {"vocabulary": kind})) is cls
-
-
 def test_refuses_half_a_surrogate_pair():
     for vocabulary in (ByteVocabulary(), learned(ANIMALS)):
         with pytest.raises(InputError, match=r"'\\udcff', half a surrogate pair"):
             vocabulary.encode("ab\udcff")
-
-
-@settings(max_examples=20)
-@given(st.permutations(list(count_chunks([ANIMALS]).items())))
-def test_the_order_of_the_chunks_does_not_matter(items):
-    assert learn_merges(dict(items), 300) == learn_merges(count_chunks([ANIMALS]), 300)

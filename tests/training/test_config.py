@@ -1,13 +1,12 @@
 """The settings of a run: refused values, error messages, and the objects made from them."""
 
-import dataclasses
 
 import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.training.config import OPTIMIZERS, TrainConfig, command_line, make_optimizer, option
+from numpy_attention.training.config import OPTIMIZERS, TrainConfig, command_line, make_optimizer
 
 
 @pytest.mark.parametrize(
@@ -43,13 +42,6 @@ def test_mapping_round_trips_and_unknown_setting_is_refused_with_its_source():
         TrainConfig.from_mapping({"stpes": 3}, "run.toml")
     with pytest.raises(InputError, match=r"run\.toml: --steps must be at least 1"):
         TrainConfig.from_mapping({"steps": 0}, "run.toml")
-
-
-def test_every_setting_has_a_type_and_an_option():
-    for field in dataclasses.fields(TrainConfig):
-        assert field.metadata["kind"] in (int, float, str, bool)
-        assert field.metadata["help"]
-    assert option("learning_rate") == "--learning-rate"
 
 
 def test_help_shows_default_and_choices():

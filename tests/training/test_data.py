@@ -8,14 +8,12 @@ import pytest
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.shipped import FOLDER
 from numpy_attention.training.data import (
-    HELD_OUT,
     CharVocabulary,
     consecutive_blocks,
     default_text,
     random_blocks,
     read_text,
     split_text,
-    text_pieces,
 )
 from numpy_attention.training.restore import load_run
 
@@ -97,22 +95,7 @@ def test_consecutive_blocks_predict_every_character_but_the_first_once(length, c
     assert all(x.shape == y.shape and x.shape[0] <= count and x.shape[1] <= length for x, y in batches)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-def test_pieces_of_a_file_join_to_its_text(tmp_path, size):
+def test_text_of_a_file_keeps_its_newlines_and_drops_a_byte_order_mark(tmp_path):
     path = tmp_path / "text.txt"
     path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
-    assert "".join(text_pieces(path, size)) == "one\r\ntwo \u20ac \U0001f43b\n"
-    for content, message in (
-        (b"ab\xe2\x82\xacc\xff", "0xff at offset 6"), (b"abc\xe2\x82", "0xe2 at offset 3"),
-        (b"\xe2\x28", "0xe2 at offset 0"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=message):
-            list(text_pieces(path, size))
-
-
-def test_at_most_a_million_ids_are_held_out():
-    ids = np.broadcast_to(np.uint8(0), 50_000_000)
-    training, held_out = split_text(ids)
-    assert len(held_out) == HELD_OUT == 2**20
-    assert len(training) == len(ids) - HELD_OUT
+    assert read_text(path) == "one\r\ntwo \u20ac \U0001f43b\n"

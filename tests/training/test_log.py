@@ -3,9 +3,6 @@
 import json
 import math
 
-import pytest
-
-from numpy_attention.errors import InputError
 from numpy_attention.training.log import Log, read_log
 
 
@@ -37,14 +34,3 @@ def test_lines_that_a_run_writes_are_read(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo', encoding="utf-8")
     assert [line["step"] for line in read_log(path)] == [1, 2, 10**15]
     assert read_log(tmp_path / "none.jsonl") == []
-
-
-def test_error_names_a_log_that_cannot_be_written_or_read(tmp_path):
-    path = tmp_path / "log.jsonl"
-    log = Log(path, 0)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(InputError, match=r"cannot write to .*log\.jsonl: Is a directory"):
-        log.write({"step": 1})
-    with pytest.raises(InputError, match=r"cannot read .*log\.jsonl: Is a directory"):
-        read_log(path)

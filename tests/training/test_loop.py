@@ -56,23 +56,6 @@ def test_trainer_and_plain_loop_draw_the_same_dropout(task):
     assert_same(trainer.model, model)
 
 
-def test_default_rate_is_the_rate_of_the_optimizer():
-    _, model, _ = run_of("sum")
-    _, twin, _ = run_of("sum")
-    batch = (np.array([[1, 2, 3]]), np.array([1]))
-    train(model, na.SGD(model.parameters(), 0.25), [batch] * 3)
-    train(twin, na.SGD(twin.parameters(), 99.0), [batch] * 3, rate=lambda step: 0.25)
-    assert_same(model, twin)
-
-
-def test_rate_receives_step_numbers_from_0():
-    _, model, _ = run_of("sum")
-    steps = []
-    batch = (np.array([[1, 2, 3]]), np.array([1]))
-    train(model, na.SGD(model.parameters()), [batch] * 4, rate=lambda step: steps.append(step) or 0.1)
-    assert steps == [0, 1, 2, 3]
-
-
 @pytest.mark.parametrize("bad", ["loss", "gradient"])
 def test_step_with_nan_changes_no_parameters_and_no_moments(bad):
     w = np.array([1.0, 2.0])

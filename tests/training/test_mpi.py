@@ -14,11 +14,9 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
-from numpy_attention.training.checkpoint import hold
-from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.log import read_log
-from numpy_attention.training.mpi import Ranks, started_ranks
-from numpy_attention.training.parallel import WORTH_THREADS, Workers, loss_and_gradients, mean_loss
+from numpy_attention.training.mpi import Ranks, SharedWorkers
+from numpy_attention.training.parallel import Workers, loss_and_gradients, mean_loss
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.trainer import NonFiniteError, Trainer
 from tests.app.commands import trained
@@ -78,6 +76,11 @@ def same(values):
     return values[0]
 
 
+def part(ranks, shards):
+    """The shards that one rank computes."""
+    return range(ranks.rank * shards // ranks.size, (ranks.rank + 1) * shards // ranks.size)
+
+
 def gpt():
     config = na.GPTConfig(vocab_size=11, context_length=T, d_model=12, num_heads=3, num_layers=2)
     return na.GPT(config, np.random.default_rng(1), np.float64)
@@ -100,14 +103,14 @@ def test_loss_and_gradients_of_all_ranks_are_those_of_the_batch(size, workers):
     def on_rank(ranks):
         count = size * workers
         with Workers(workers) as pool:
-            mine = ranks.share(min(count, B))
+            mine = part(ranks, min(count, B))
             mine = loss_and_gradients(model, batch, count, pool, [None] * count, mine)
-        total, sums, signal = ranks.total(model.parameters(), *mine, None)
+        total, sums, stop = ranks.total(model.parameters(), *mine, False)
         with Workers(1) as pool:
-            return float(total), sums, signal, mean_loss(model, held_out, ranks.workers(pool))
+            return float(total), sums, stop, mean_loss(model, held_out, SharedWorkers(ranks, pool))
 
-    total, sums, signal, of_held_out = same(on_ranks(size, on_rank))
-    assert signal is None
+    total, sums, stop, of_held_out = same(on_ranks(size, on_rank))
+    assert not stop
     assert total == pytest.approx(float(loss), rel=1e-12)
     with Workers(1) as pool:
         assert of_held_out == pytest.approx(mean_loss(model, held_out, pool), rel=1e-12)
@@ -123,8 +126,8 @@ def test_ranks_without_a_shard_add_zeros():
 
     def on_rank(ranks):
         with Workers(1) as pool:
-            mine = loss_and_gradients(model, batch, 5, pool, [None] * 5, ranks.share(2))
-        return float(ranks.total(model.parameters(), *mine, None)[0]), bool(mine[1])
+            mine = loss_and_gradients(model, batch, 5, pool, [None] * 5, part(ranks, 2))
+        return float(ranks.total(model.parameters(), *mine, False)[0]), bool(mine[1])
 
     results = on_ranks(5, on_rank)
     assert sum(has_gradients for _, has_gradients in results) == 2
@@ -178,15 +181,6 @@ def test_refuses_batch_smaller_than_the_number_of_ranks(tmp_path, text):
         assert "3 ranks cannot share a batch of 2" in str(error)
 
 
-def test_all_ranks_end_with_one_error_when_another_run_holds_the_directory(tmp_path, text, capsys):
-    trainer(tmp_path / "run", Ranks(), text).save()
-    with hold(tmp_path / "run"):
-        errors = on_ranks(3, lambda ranks: trainer(tmp_path / "run", ranks, text).run())
-    assert [error.code for error in errors] == [2, 2, 2]
-    err = capsys.readouterr().err
-    assert err.count("\n") == err.count("is in use") == 1
-
-
 def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     def on_rank(ranks):
         def read():
@@ -201,24 +195,16 @@ def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
 
 
-def test_one_process_raises_the_error_itself():
-    def refuse():
-        raise InputError("no")
-
-    assert (started_ranks().rank, started_ranks().size) == (0, 1)
-    with pytest.raises(InputError, match="no"):
-        started_ranks().together(refuse)
-
-
-def test_threads_are_used_for_enough_tokens_times_parameters(monkeypatch):
-    monkeypatch.setattr("numpy_attention.training.mpi.usable_cores", lambda: 4)
-    config = TrainConfig(batch=6, context=50)
-    enough = WORTH_THREADS // 300  # tokens
-    assert [Ranks().threads(config, count) for count in (enough - 1, enough)] == [1, 4]
-    assert Ranks().threads(TrainConfig(batch=6, context=50, workers=3), 1) == 3
-    assert Ranks().threads(TrainConfig(batch=6, context=50, backend="cupy"), 10**9) == 1
-    for more, threads in ((-1, 1), (0, 2)):  # two ranks on one machine share its cores
-        assert on_ranks(2, lambda ranks, n=2 * enough + more: ranks.threads(config, n)) == [threads] * 2
+def test_threads_are_used_for_enough_tokens_times_parameters(tmp_path, text, monkeypatch):
+    monkeypatch.setattr("numpy_attention.training.trainer.usable_cores", lambda: 4)
+    count = trainer(tmp_path / "run", Ranks(), text, batch=6, context=8).model.num_parameters()
+    for enough, expected in ((48 * count, 4), (48 * count + 1, 1)):
+        monkeypatch.setattr("numpy_attention.training.parallel.WORTH_THREADS", enough)
+        assert trainer(tmp_path / "run", Ranks(), text, batch=6, context=8, workers=0).workers.count == expected
+    for enough, expected in ((24 * count, 2), (24 * count + 1, 1)):  # two ranks on one machine share its cores
+        monkeypatch.setattr("numpy_attention.training.parallel.WORTH_THREADS", enough)
+        runs = on_ranks(2, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=6, context=8, workers=0))
+        assert [run.workers.count for run in runs] == [expected] * 2
 
 
 @pytest.mark.slow

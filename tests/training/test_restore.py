@@ -48,26 +48,23 @@ def test_refuses_description_with_a_missing_part_and_names_it(tmp_path, text, ke
         load_run(tmp_path / "run")
 
 
-@pytest.mark.parametrize("name", ["layers", "d_ff", "context"])
+@pytest.mark.parametrize("name", ["layers", "d_ff"])
 def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, text, name):
-    path, arrays, meta = saved(trainer(tmp_path / "run", text, positions="learned"))
+    path, arrays, meta = saved(trainer(tmp_path / "run", text))
     save_arrays(path, arrays, meta | {"config": meta["config"] | {name: 10**9}})
-    with pytest.raises(InputError, match="its sizes do not fit its arrays"):
+    with pytest.raises(InputError, match="the sizes of the checkpoint do not fit its arrays"):
         load_run(path)
 
 
 @pytest.mark.parametrize(("part", "name", "value", "message"), [
     ("model", "rotary_base", "x", "rotary_base must be float, got a str"),
-    ("model", "d_model", 10**9, "its sizes do not fit its arrays"),
+    ("model", "d_model", 10**9, "do not fit its arrays"),
     ("model", "num_heads", 3, "divisible"),
-    ("model", "windows", 3, "windows"),
-    ("task", "characters", "abc", "its sizes do not fit its arrays"),
     ("task", "vocabulary", "word", "not the description of a vocabulary"),
-    ("task", "vocabulary", "bpe", "not the description of a vocabulary"),
 ])  # fmt: skip
 def test_refuses_description_of_another_model(tmp_path, text, part, name, value, message):
     _, arrays, meta = saved(trainer(tmp_path / "run", text))
-    with pytest.raises(InputError, match=f"the checkpoint's description of its model is wrong: .*{message}"):
+    with pytest.raises(InputError, match=message):
         text_model(arrays, meta | {part: meta[part] | {name: value}})
 
 

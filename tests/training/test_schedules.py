@@ -3,7 +3,6 @@
 import itertools
 import math
 
-import numpy as np
 import pytest
 
 from numpy_attention.training.schedules import warmup_cosine
@@ -37,17 +36,3 @@ FORM = {"step": 1, "steps": 6, "warmup": 2, "peak": 1.0, "minimum": 0.1}
 def test_refuses_invalid_arguments_by_name(name, value):
     with pytest.raises((TypeError, ValueError), match=rf"^warmup_cosine: {name} must be .*, got "):
         warmup_cosine(**{**FORM, name: value})
-
-
-@pytest.mark.parametrize("name", ["step", "steps", "warmup"])
-def test_refuses_fractions_of_steps(name):
-    with pytest.raises(TypeError, match=rf"^warmup_cosine: {name} must be an integer"):
-        warmup_cosine(**{**FORM, name: 1.5})
-
-
-def test_numpy_numbers_give_the_same_rate():
-    for step in (0, 3, 255):
-        numbers = {"step": np.uint8(step), "steps": np.uint16(300), "warmup": np.uint8(2), "peak": np.float32(0.5)}
-        rate = warmup_cosine(**numbers)
-        assert type(rate) is float
-        assert rate == warmup_cosine(step, 300, 2, 0.5)

@@ -35,11 +35,6 @@ class LabelledTask(Task):
         return {"val_loss": losses / counted, "val_accuracy": right / counted}
 
 
-def symbols(ids: np.ndarray) -> str:
-    """Ids as text, with spaces between them."""
-    return " ".join(str(i) for i in ids)
-
-
 def _score(model: SequenceClassifier, shard: Batch) -> tuple[int, float, int]:
     """The number of targets, the sum of their losses, and the number of correct predictions."""
     inputs, targets = shard

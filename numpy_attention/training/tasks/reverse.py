@@ -12,7 +12,7 @@ import numpy as np
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.parallel import Batch, Workers
-from numpy_attention.training.tasks.labelled import TEST, LabelledTask, symbols
+from numpy_attention.training.tasks.labelled import TEST, LabelledTask
 
 CATEGORIES = 10
 EXAMPLES = 50_000
@@ -52,13 +52,9 @@ class ReverseTask(LabelledTask):
     def report(self, model: SequenceClassifier, rng: np.random.Generator, workers: Workers) -> str:
         """Accuracy per position on fresh sequences, compared with the published accuracy."""
         accuracy = self.evaluate(model, workers)["val_accuracy"]
-        ids = self.test[0][:3]
-        lines = [
-            f"correct positions on {FRESH:,} fresh sequences:",
-            f"  guessing    {1 / CATEGORIES:7.2%}",
-            "  published   100.00%  (UvA deep learning tutorial 6)",
-            f"  this model  {accuracy:7.2%}",
-            "",
-        ]
-        lines += [f"  {symbols(row)} -> {symbols(output)}" for row, output in zip(ids, model.predict(ids))]
-        return "\n".join(lines)
+        return (
+            f"correct positions on {FRESH:,} fresh sequences:\n"
+            f"  guessing    {1 / CATEGORIES:7.2%}\n"
+            "  published   100.00%  (UvA deep learning tutorial 6)\n"
+            f"  this model  {accuracy:7.2%}"
+        )

@@ -5,7 +5,6 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.training.parallel import Workers
-from numpy_attention.training.tasks import dates
 from tests.pretrained import tiny
 from tests.training.tasks.small_pretrained import folder, run_from
 
@@ -32,14 +31,6 @@ def test_only_the_answer_and_its_end_token_are_targets(trainer):
         assert iso not in decode(row[: first + 1])
         assert row[0] == IM_START
         assert (row[: first + 1] == IM_START).sum() == 2  # one from the user, one from the assistant
-
-
-def test_batches_hold_no_held_out_pair(trainer):
-    asked = {trainer.task.question(written).tobytes() for written, _ in trainer.task.test}
-    rng = np.random.default_rng(5)
-    for _ in range(30):
-        for written, _ in dates.draw_dates(8, rng, held_out=False):
-            assert trainer.task.question(written).tobytes() not in asked
 
 
 @pytest.mark.slow

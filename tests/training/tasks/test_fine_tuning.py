@@ -6,12 +6,10 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.main import main
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.fine_tuning import fingerprint
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.low_rank import low_rank_of
 from numpy_attention.training.checkpoint import load_arrays
-from numpy_attention.training.parallel import Workers
-from tests.app.commands import no_pictures, trained
+from tests.app.commands import no_pictures
 from tests.pretrained import tiny
 from tests.training.small_runs import assert_same, resume
 from tests.training.tasks.small_pretrained import folder, run_from
@@ -47,13 +45,6 @@ def test_loss_falls_and_only_trainable_parameters_change(tmp_path, folder, text,
         assert np.array_equal(before[name], getattr(owner, own)) == (name not in learned), name
 
 
-def test_first_loss_equals_loss_of_pretrained_model(tmp_path, folder, text):
-    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
-    with Workers(1) as workers:
-        untouched = trainer.task.evaluate(load_pretrained(folder)[0], workers)
-        assert trainer.task.evaluate(trainer.model, workers) == untouched
-
-
 @pytest.mark.parametrize("lora", [0, 2])
 def test_resumed_run_equals_uninterrupted_run_bit_for_bit(tmp_path, folder, text, lora):
     whole = run_from(folder, tmp_path / "whole", "text", text=text, context=12, steps=6, lora=lora)
@@ -81,14 +72,6 @@ def test_refuses_another_model_at_the_same_path(tmp_path, folder, text, capsys):
     tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
     with pytest.raises(InputError, match="the data or the model of --from differ from those of the checkpoint"):
         resume(tmp_path / "run")
-
-
-def test_fingerprint_depends_on_parameters_and_settings(tmp_path, folder):
-    first = fingerprint(folder)
-    (folder / "README.md").write_text("notes")
-    assert fingerprint(folder) == first
-    (folder / "config.json").write_text((folder / "config.json").read_text("utf-8").replace("0.001", "0.002"))
-    assert fingerprint(folder) != first
 
 
 @pytest.mark.parametrize(("given", "alpha"), [(5.0, 5.0), (0.0, 4.0)], ids=["given", "twice the rank"])
@@ -145,10 +128,3 @@ def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, optio
     assert message in err
     assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()
-
-
-def test_settings_file_can_set_from(tmp_path, folder, text, capsys):
-    file = tmp_path / "run.toml"
-    file.write_text(f'from = "{folder}"\nlora = 2\ntext = "{text}"\ncontext = 12\nsteps = 2\n')
-    trained("--config", file, "--out", tmp_path / "run")
-    assert resume(tmp_path / "run").config.from_ == str(folder)
