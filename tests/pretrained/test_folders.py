@@ -76,17 +76,15 @@ def test_error_for_a_missing_shard(tmp_path):
     assert "model-00002-of-00003.safetensors: No such file" in refusal(path)
 
 
-@pytest.mark.parametrize("names", [None, {}, {"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": "model.bin"}])
-def test_refuses_an_index_with_files_outside_the_folder(names, whole):
+@pytest.mark.parametrize("names", [None, {"a": 5}])
+def test_refuses_an_index_without_file_names(names, whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert refusal(whole).endswith("does not list safetensors files in the same folder")
+    assert "index.json does not list safetensors files: " in refusal(whole)
 
 
-def test_refuses_a_tensor_in_two_shards(whole):
-    tiny.write_safetensors(whole / "b.safetensors", {"model.norm.weight": np.ones(24)})
-    names = {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
-    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert "'model.norm.weight', which is also in another file" in refusal(whole)
+def test_an_index_names_files_of_its_own_folder_only(whole):
+    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "/etc/passwd"}}))
+    assert refusal(whole).startswith(f"cannot read {whole / 'passwd'}: No such file")
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff\xfe{}", b"[" * 100_000], ids=range(5))
