@@ -55,22 +55,19 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
         _check_sizes(config, arrays, tokenizer)
         model = kind.model(config, None, dtype)
         fill(model, layout, arrays)
-    except InputError as error:
+    except (InputError, MemoryError) as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
     return Pretrained(model, tokenizer)
 
 
 def _check_sizes(config: Any, arrays: Arrays, tokenizer: Tokenizer) -> None:
-    """Check the sizes before the model is built: a model more than twice as large as the file is never built."""
+    """Check sizes that would take much time or memory to build; the shapes of all tensors are compared later."""
     largest = max(*tokenizer.tokenizer.get_vocab().values(), *tokenizer.encode_with_special(""), 0)
     if largest >= config.vocab_size:
         raise InputError(f"its tokenizer has ids up to {largest}, but its settings allow {config.vocab_size} tokens")
     held = sum(math.prod(stored.shape) for stored in arrays.values())
-    rows = config.vocab_size + (config.context_length if config.positions == "learned" else 0)
-    of_heads = config.num_heads * (getattr(config, "d_k", None) or config.d_model // config.num_heads)
-    claimed = config.d_model * (rows + config.num_layers * (of_heads + config.hidden_width()))
-    if claimed > 2 * held or config.num_layers > len(arrays):
+    if config.vocab_size * config.d_model > held or config.num_layers > len(arrays):
         raise InputError(
-            f"its settings describe {config.num_layers:,} layers and {claimed:,} numbers or more, "
-            f"but it holds {len(arrays)} tensors of {held:,} numbers"
+            f"its settings describe {config.num_layers:,} layers and a table of {config.vocab_size:,} tokens of "
+            f"{config.d_model:,} numbers, but it holds {len(arrays):,} tensors of {held:,} numbers"
         )

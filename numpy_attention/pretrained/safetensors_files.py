@@ -46,10 +46,9 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     For a model with low-rank changes only the changes are written.
 
     Raises: InputError without the package safetensors; ValueError for frozen arrays (they would be left out), for a
-    model with low-rank changes in which other parameters also learn, and for NaN or infinity; OSError for
-    a file that cannot be written.
+    model with low-rank changes in which other parameters also learn, and for NaN or infinity; InputError or OSError
+    for a file that cannot be written.
     """
-    safetensors = package("safetensors", "safetensors files")
     numpy_files = package("safetensors.numpy", "safetensors files")
     arrays = model.parameters()
     about: dict[str, Any] = {"class": type(model).__name__, "model": dataclasses.asdict(model.config)}
@@ -61,11 +60,8 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         raise ValueError(f"export_safetensors: {left_out} arrays are frozen and would be left out; call unfreeze first")
     require_finite_parameters("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
-    with atomic_write(path) as temporary:
-        try:
-            numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
-        except safetensors.SafetensorError as error:  # a full disk, for example
-            raise OSError(str(error)) from None
+    with atomic_write(path) as temporary, refused(f"cannot write to {path}"):  # a full disk, for example
+        numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
 
 
 def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> Model:
@@ -90,6 +86,8 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
         read_into(into.parameters(), arrays, "", "model")
     except InputError as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
+    except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
+        raise InputError(f"{path} cannot be loaded: its description of the model is wrong: {error}") from None
     return into
 
 
@@ -119,10 +117,7 @@ def _add_changes(about: dict[str, Any], model: Model) -> None:
     if about.get("learned_on") != _checksum(model):
         fix = "load the model that they were learned on"
         raise InputError(f"its low-rank changes belong to a model with other parameters; {fix}")
-    try:
-        add_low_rank(model, about["low_rank"]["rank"], about["low_rank"]["alpha"])
-    except (TypeError, ValueError, KeyError) as error:
-        raise _bad_description(error) from None
+    add_low_rank(model, about["low_rank"]["rank"], about["low_rank"]["alpha"])
 
 
 def _built(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
@@ -130,16 +125,9 @@ def _built(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
         raise InputError("it has no description of its model; make a model, and give it as `into`")
     if "low_rank" in about:
         raise InputError("it holds only low-rank changes; load the model they belong to, and give it as `into`")
-    try:
-        kind = CLASSES[about["class"]]
-        config = config_from(kind.config_class, about["model"])
-        # The gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built.
-        if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
-            raise ValueError("its sizes do not fit its arrays")
-        return kind(config, None, next(iter(arrays.values())).dtype)
-    except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
-        raise _bad_description(error) from None
-
-
-def _bad_description(why: object) -> InputError:
-    return InputError(f"its description of the model is wrong: {why}")
+    kind = CLASSES[about["class"]]
+    config = config_from(kind.config_class, about["model"])
+    # the gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built
+    if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
+        raise ValueError("its sizes do not fit its arrays")
+    return kind(config, None, next(iter(arrays.values())).dtype)

@@ -124,13 +124,12 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
             tokenizers.AddedToken(token, special=kind == CONTROL, normalized=False)
             for token, kind in zip(tokens, about.get("token_type", ())) if kind in (CONTROL, USER_DEFINED)
         ])  # fmt: skip
-        begin, stop = about.get("bos_token_id"), [about.get(name) for name in ("eos_token_id", "eot_token_id")]
+        begin, *stop = (about.get(name, -1) for name in ("bos_token_id", "eos_token_id", "eot_token_id"))
         if about.get("add_bos_token") is True and begin in range(len(tokens)):
             special = {"special_tokens": [(tokens[begin], begin)]}
             made.post_processor = tokenizers.processors.TemplateProcessing([tokens[begin], "$A"], **special)
     template = settings.get("tokenizer.chat_template")
-    stop = [i for i in stop if i in range(len(tokens))]
-    return Tokenizer(made, stop, template if isinstance(template, str) else None)
+    return Tokenizer(made, [i for i in stop if i in range(len(tokens))], template if isinstance(template, str) else None)
 
 
 def _splitter(tokenizers: Any, rule: str) -> Any:

@@ -144,7 +144,8 @@ def test_a_gpt2_becomes_a_gpt_config():
 
 
 def test_a_bert_becomes_a_text_encoder_config():
-    assert configured("bert") == na.TextEncoderConfig(len(tiny.WORDS), 15, 18, 3, 2, d_ff=26, pad_token=0, norm_eps=1e-6)
+    expected = na.TextEncoderConfig(len(tiny.WORDS), 15, 18, 3, 2, d_ff=26, pad_token=0, norm_eps=1e-6)
+    assert configured("bert") == expected
 
 
 def test_missing_settings_get_the_defaults_of_the_original_program():
