@@ -28,7 +28,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
-from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused, unreadable
+from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused
 
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
@@ -43,9 +43,12 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     if index.exists():
         with refused(f"{index} does not list safetensors files"):
             names = {Path(name).name for name in read_json(index)["weight_map"].values()}  # in this folder
+    safetensors = package("safetensors", "safetensors files")
     arrays: Arrays = {}
-    for name in sorted(names):
-        arrays |= _read_safetensors(folder / name)
+    for path in (folder / name for name in sorted(names)):
+        with reading(path), refused(f"{path} is damaged or not a safetensors file"):
+            file = safetensors.safe_open(path, framework="numpy")
+            arrays |= {name: _stored(path, file, name) for name in list(file.keys())}
     return settings, arrays
 
 
@@ -61,14 +64,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read_safetensors(path: Path) -> Arrays:
-    safetensors = package("safetensors", "safetensors files")
-    with reading(path), refused(f"{path} is damaged or not a safetensors file"):
-        file = safetensors.safe_open(path, framework="numpy")
-        names: list[str] = file.keys()
-        return {name: _stored(path, file, name) for name in names}
-
-
 def _stored(path: Path, file: Any, name: str) -> Stored:
     about = file.get_slice(name)
     shape, kind = tuple(about.get_shape()), about.get_dtype()
@@ -80,7 +75,7 @@ def _read(path: Path, file: Any, name: str, kind: str) -> np.ndarray:
     if kind in ("F64", "F32", "F16"):
         return np.asarray(file.get_tensor(name))
     if kind != "BF16":
-        raise unreadable(name, kind)
+        raise InputError(f"{name} holds numbers of the kind {kind}, which cannot be read here")
     with reading(path), open(path, "rb") as raw:  # the bits, from where the header says
         size = int.from_bytes(raw.read(8), "little")
         start, end = json.loads(raw.read(size))[name]["data_offsets"]

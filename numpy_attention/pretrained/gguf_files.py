@@ -78,15 +78,8 @@ def _stored(gguf: Any, tensor: Any) -> Stored:
 
 
 def _read(gguf: Any, name: str, data: np.ndarray, kind: Any) -> np.ndarray:
-    try:
+    with refused(f"{name} holds numbers of the kind {kind.name}, which cannot be read here"):
         return np.asarray(gguf.dequantize(data, kind), np.float32)
-    except NotImplementedError:
-        raise unreadable(name, kind.name) from None
-
-
-def unreadable(name: str, kind: str) -> InputError:
-    """The error for a tensor in a number format that cannot be read here; the caller raises it."""
-    return InputError(f"{name} holds numbers of the kind {kind}, which cannot be read here")
 
 
 @contextlib.contextmanager

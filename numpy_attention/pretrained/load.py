@@ -18,7 +18,7 @@ from numpy_attention.errors import InputError, dtype_error, short_repr
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
-from numpy_attention.pretrained.names import Layout, fill
+from numpy_attention.pretrained.names import fill
 from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 
@@ -48,13 +48,13 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     if not isinstance(name, str) or name not in known:
         raise InputError(f"{path} holds a model of the kind {short_repr(name)}; known kinds are {', '.join(known)}")
     kind = known[name]
-    layout = Layout(kind.names, gguf, gguf and name in ("llama", "smollm3"), name == "gemma3_text")
     try:
-        config = configuration(kind, Settings(values, f"{name}." if gguf else ""), arrays)
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
+        config = configuration(kind, Settings(values, f"{name}." if gguf else ""), arrays)
         _check_sizes(config, arrays, tokenizer)
         model = kind.model(config, None, dtype)
-        fill(model, layout, arrays)
+        interleaved = gguf and name in ("llama", "smollm3")
+        fill(model, arrays, kind.names, gguf, interleaved, less_one=name == "gemma3_text")
     except (InputError, MemoryError) as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
     return Pretrained(model, tokenizer)

@@ -20,7 +20,6 @@ q k^T is a sum over coordinates. So any order of the coordinates is allowed if q
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -84,44 +83,43 @@ BERT = {
 }
 
 
-class Layout(NamedTuple):
-    """How a kind of file stores the parameters."""
-
-    names: Mapping[str, tuple[str, str]]
-    gguf: bool = False
-    interleaved: bool = False  # the rows of w_q and w_k are in the order for interleaved rotary pairs
-    less_one: bool = False  # each gamma is stored as gamma - 1
-
-
-def fill(model: Model, layout: Layout, arrays: Arrays) -> None:
+def fill(
+    model: Model, arrays: Arrays, table: Mapping[str, tuple[str, str]],
+    gguf: bool = False, interleaved: bool = False, less_one: bool = False,
+) -> None:
     """Write the tensors of a file into the parameters of a model.
+
+    With `interleaved`, the rows of w_q and w_k are in the order for interleaved rotary pairs; with `less_one`, each gamma
+    is stored as gamma - 1.
 
     Raises: InputError if names or shapes do not fit (before anything is read), and for a tensor that cannot be read.
     """
-    found = _matched(model, layout, arrays)
+    found = _matched(model, arrays, table, gguf, interleaved)
     for name, p in model.parameters().items():
         theirs = found[name]
         with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
-            p[...] = as_ours(arrays[theirs].read(), name, theirs, model, layout.interleaved)
-            if layout.less_one and name.endswith("gamma"):
+            p[...] = as_ours(arrays[theirs].read(), name, theirs, model, interleaved)
+            if less_one and name.endswith("gamma"):
                 p += 1
         if non_finite(p):
             raise InputError(f"{theirs} holds numbers that are not finite in {p.dtype}")
 
 
-def _matched(model: Model, layout: Layout, arrays: Arrays) -> dict[str, str]:
+def _matched(
+    model: Model, arrays: Arrays, table: Mapping[str, tuple[str, str]], gguf: bool, interleaved: bool
+) -> dict[str, str]:
     """The name of each parameter's tensor."""
     found: dict[str, str] = {}
     wrong = []
     for name, p in model.parameters().items():
-        names = [first + their_name(name, layout.names, layout.gguf) for first in FIRST]
+        names = [first + their_name(name, table, gguf) for first in FIRST]
         theirs = next((one for one in names if one in arrays), names[0])
         if theirs not in arrays:
             wrong.append(f"{theirs} is missing")
             continue
         shape = arrays[theirs].shape
         empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
-        if (ours := as_ours(empty, name, theirs, model, layout.interleaved).shape) != p.shape:
+        if (ours := as_ours(empty, name, theirs, model, interleaved).shape) != p.shape:
             wrong.append(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
         found[name] = theirs
     unknown = arrays.keys() - found.values()

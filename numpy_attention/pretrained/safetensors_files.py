@@ -93,11 +93,9 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
 
 def _changes(model: GPT | TextEncoder) -> Parameters:
     """The low-rank changes, frozen or not. No other parameter may learn."""
-    layers = {name: w for name, _, _, w in matrices(model) if isinstance(w, LowRank)}
-    changes = {f"{name}.{side}": getattr(w, side) for name, w in layers.items() for side in ("a", "b")}
+    changes = {f"{name}.{side}": getattr(w, side) for name, _, _, w in matrices(model) for side in ("a", "b")}
     if more := sorted(model.parameters().keys() - changes.keys()):
-        reason = f"{more[0]} also learns, but only the low-rank changes would be written; call merge_low_rank first"
-        raise ValueError(f"export_safetensors: {reason}")
+        raise ValueError(f"export_safetensors: {more[0]} also learns and would be left out; call merge_low_rank first")
     return changes
 
 

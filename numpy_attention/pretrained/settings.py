@@ -67,10 +67,9 @@ NOT_WHOLE = ("norm_eps", "rotary_base", "local_rotary_base")  # all other fields
 # settings with few supported values; the first value is the default
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact", "relu": "relu", "silu": "silu"}
 _COMMON: Table = {
-    **dict.fromkeys(("mlp_bias", "attention_bias", "use_bidirectional_attention"), (False,)),
+    "use_bidirectional_attention": (False,), "attention.causal": (True,), "tie_word_embeddings": (False, True),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping", "attention.scale", TOKENS), (None,)),
     **dict.fromkeys(("partial_rotary_factor", "rope.scale_linear", "rope.scaling.attn_factor"), (1.0,)),
-    "expert_count": (0,), "attention.causal": (True,), "tie_word_embeddings": (False, True),
 }
 GEMMA3_ONLY = _COMMON | {"hidden_activation": ("gelu_pytorch_tanh",)}
 QWEN_ONLY = _COMMON | {
@@ -78,7 +77,7 @@ QWEN_ONLY = _COMMON | {
 }
 LLAMA_ONLY = QWEN_ONLY | {"use_sliding_window": (False,)}
 GPT2_ONLY: Table = {
-    "scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,), "add_cross_attention": (False,),
+    "scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,),
     "activation_function": tuple(ACTIVATIONS), "tie_word_embeddings": (True, False),
 }
 BERT_ONLY: Table = {
@@ -156,10 +155,8 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
     Raises: InputError for a setting that is missing, wrong or not supported.
     """
     if s.prefix:  # a GGUF file lacks these two settings; it has the tokens, and a tensor for the head if it is not tied
-        tokens = s.values.get("tokenizer.ggml.tokens")
-        of_file = {"vocab_size": len(tokens) if isinstance(tokens, list) else None}
-        of_file["tie_word_embeddings"] = "output.weight" not in arrays
-        s.values = {**s.values, **{s.prefix + name: value for name, value in of_file.items()}}
+        tied, tokens = "output.weight" not in arrays, s.values.get("tokenizer.ggml.tokens", ())
+        s.values = {**s.values, s.prefix + "vocab_size": len(tokens), s.prefix + "tie_word_embeddings": tied}
     else:
         s.values = {**kind.missing, **s.values}
     fields: Fields = {}

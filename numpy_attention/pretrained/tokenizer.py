@@ -129,7 +129,8 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
             special = {"special_tokens": [(tokens[begin], begin)]}
             made.post_processor = tokenizers.processors.TemplateProcessing([tokens[begin], "$A"], **special)
     template = settings.get("tokenizer.chat_template")
-    return Tokenizer(made, [i for i in stop if i in range(len(tokens))], template if isinstance(template, str) else None)
+    stop = [i for i in stop if i in range(len(tokens))]
+    return Tokenizer(made, stop, template if isinstance(template, str) else None)
 
 
 def _splitter(tokenizers: Any, rule: str) -> Any:

@@ -6,7 +6,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.gguf_files import Stored
-from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, Layout, as_ours, fill, their_name
+from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, their_name
 from tests.pretrained import tiny
 
 ROTARY = na.GPTConfig(
@@ -69,7 +69,7 @@ def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
     arrays[f"{first}embeddings.position_ids"] = Stored((1, 15), "I64", lambda: np.arange(15)[None])
     other = na.TextEncoder(model.config, None)
-    fill(other, Layout(BERT), arrays)
+    fill(other, arrays, BERT)
     for name, p in other.parameters().items():
         np.testing.assert_array_equal(p, model.parameters()[name])
 
@@ -83,5 +83,5 @@ def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
         model = na.GPT(config, None)
         arrays = {their_name(name, table, gguf): Stored(shape, "F32", never) for name in model.parameters()}
         with pytest.raises(InputError) as caught:
-            fill(model, Layout(table, gguf), arrays)
+            fill(model, arrays, table, gguf)
         assert str(caught.value).startswith(f"{next(iter(arrays))} is {shape}, which gives ")
