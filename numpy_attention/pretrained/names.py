@@ -89,8 +89,8 @@ def fill(
 ) -> None:
     """Write the tensors of a file into the parameters of a model.
 
-    With `interleaved`, the rows of w_q and w_k are in the order for interleaved rotary pairs; with `less_one`, each gamma
-    is stored as gamma - 1.
+    With `interleaved`, the rows of w_q and w_k are in the order for interleaved rotary pairs; with `less_one`, each
+    gamma is stored as gamma - 1.
 
     Raises: InputError if names or shapes do not fit (before anything is read), and for a tensor that cannot be read.
     """

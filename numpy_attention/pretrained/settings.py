@@ -110,9 +110,7 @@ FOLDERS = {
     "llama": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _LLAMA),
     "qwen2": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _LLAMA | {"qkv_bias": True}, _QWENS_WINDOW),
     "qwen3": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _QWEN3, _QWENS_WINDOW | {"head_dim": 128}),
-    "smollm3": Kind(
-        GPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, {"rope_theta": 2e6, "tie_word_embeddings": True}
-    ),
+    "smollm3": Kind(GPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, {"rope_theta": 2e6, "tie_word_embeddings": True}),
     "olmo2": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _OLMO2, {"rms_norm_eps": 1e-5}),
     "gemma3_text": Kind(GPT, names.GEMMA, GEMMA3, GEMMA3_ONLY, _GEMMA3, _OF_GEMMA3),
     "gpt2": Kind(GPT, names.GPT2, GPT2, GPT2_ONLY),

@@ -175,11 +175,6 @@ def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_error_for_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match="No such file"):
-        na.import_safetensors(tmp_path / "none.safetensors")
-
-
 def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
     model, _ = make("gpt")
     without(monkeypatch, "safetensors")
