@@ -120,7 +120,10 @@ GGUF = {name.removesuffix("_text"): kind for name, kind in FOLDERS.items() if na
 
 
 class Settings:
-    """The settings of a file. A setting that is missing, wrong or not supported raises an InputError."""
+    """The settings of a file.
+
+    Raises: InputError for a setting that is missing, wrong or not supported, when it is read.
+    """
 
     def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
         self.values = values
@@ -185,10 +188,9 @@ def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
         for name in ("rope.dimension_count", "attention.value_length"):
             s.only(name, width)
         found = {"rotary_scaling": _gguf_scaling(s, arrays, width, fields["rotary_base"])}
-        scalar = d_model // num_heads if gemma and num_layers == 62 else width  # Gemma 3 27B: a rule of llama.cpp
     else:
         found = _rotary(s, fields, gemma)
-        scalar = s.number("query_pre_attn_scalar", kind=float) if gemma else width
+    scalar = s.number("query_pre_attn_scalar", kind=float) if gemma and not s.prefix else width
     window, n = fields.get("window"), fields.get("global_every", 1)
     if s.values.get("use_sliding_window") is True:  # in a Qwen, the first max_window_layers layers have no window
         window, first = s.number("sliding_window"), s.values.get("max_window_layers")
