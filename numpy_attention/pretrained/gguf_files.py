@@ -73,8 +73,8 @@ class _Checked:
 
 def _stored(gguf: Any, tensor: Any) -> Stored:
     shape = tuple(reversed(tensor.shape.tolist()))  # in the file, the last axis comes first
-    read = partial(_read, gguf, tensor.name, tensor.data, tensor.tensor_type)
-    return Stored(shape, tensor.tensor_type.name, read)
+    kind = tensor.tensor_type
+    return Stored(shape, kind.name, partial(_read, gguf, tensor.name, tensor.data, kind))
 
 
 def _read(gguf: Any, name: str, data: np.ndarray, kind: Any) -> np.ndarray:

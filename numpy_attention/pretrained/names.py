@@ -36,6 +36,7 @@ FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before 
 X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
 JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one matrix
 
+Table = Mapping[str, tuple[str, str]]
 _BLOCK, _LAYER, _ATTENTION = "blk.{}.", "model.layers.{}.", "model.layers.{}.self_attn."
 
 # our name: (GGUF, Hugging Face); the suffix is .bias for a bias, .weight for all others
@@ -84,8 +85,7 @@ BERT = {
 
 
 def fill(
-    model: Model, arrays: Arrays, table: Mapping[str, tuple[str, str]],
-    gguf: bool = False, interleaved: bool = False, less_one: bool = False,
+    model: Model, arrays: Arrays, table: Table, gguf: bool = False, interleaved: bool = False, less_one: bool = False
 ) -> None:
     """Write the tensors of a file into the parameters of a model.
 
@@ -105,9 +105,7 @@ def fill(
             raise InputError(f"{theirs} holds numbers that are not finite in {p.dtype}")
 
 
-def _matched(
-    model: Model, arrays: Arrays, table: Mapping[str, tuple[str, str]], gguf: bool, interleaved: bool
-) -> dict[str, str]:
+def _matched(model: Model, arrays: Arrays, table: Table, gguf: bool, interleaved: bool) -> dict[str, str]:
     """The name of each parameter's tensor."""
     found: dict[str, str] = {}
     wrong = []
@@ -129,7 +127,7 @@ def _matched(
     return found
 
 
-def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> str:
+def their_name(name: str, table: Table, gguf: bool) -> str:
     """The name of one of our parameters in the file."""
     numbered = re.fullmatch(r"blocks\.(\d+)\.(.*)", name)
     theirs = table["blocks.{}." + numbered[2] if numbered else name][0 if gguf else 1]

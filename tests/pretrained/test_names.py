@@ -14,22 +14,6 @@ ROTARY = na.GPTConfig(
 )  # fmt: skip
 
 
-def test_their_name_fills_the_block_number_into_the_table():
-    assert their_name("blocks.12.attention.w_q", LLAMA, gguf=True) == "blk.12.attn_q.weight"
-    assert their_name("blocks.12.attention.b_q", LLAMA, gguf=False) == "model.layers.12.self_attn.q_proj.bias"
-    assert their_name("blocks.0.norm_2.beta", GPT2, gguf=True) == "blk.0.ffn_norm.bias"
-    assert their_name("embedding_norm.gamma", BERT, gguf=False) == "embeddings.LayerNorm.weight"
-
-
-def test_only_matrices_are_transposed(rng):
-    model = na.GPT(ROTARY, None)
-    w = rng.standard_normal((12, 7))
-    found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, interleaved=False)
-    np.testing.assert_array_equal(found, w.T)
-    for name, theirs in (("token_embedding.table", "wte.weight"), ("blocks.0.feed_forward.w_1", "h.0.mlp.c_fc.weight")):
-        np.testing.assert_array_equal(as_ours(w, name, theirs, model, interleaved=False), w)
-
-
 def test_interleaved_pairs_become_halves(rng):
     """Reordered rows with pairs of halves give the same scores as the rows of the file with interleaved pairs."""
     model = na.GPT(ROTARY, None, np.float64)
@@ -47,19 +31,6 @@ def test_interleaved_pairs_become_halves(rng):
     expected = scores(theirs_q.T, theirs_k.T, "interleaved")
     np.testing.assert_allclose(scores(ours_q, ours_k, "half"), expected, rtol=1e-12, atol=1e-12)
     assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
-
-
-def test_the_joined_matrix_is_split_into_query_key_and_value(rng):
-    model = na.GPT(na.GPTConfig(11, 5, 4, 2, 1), None)
-    joined = rng.standard_normal((4, 12))
-    for i, part in enumerate("qkv"):
-        name = f"blocks.0.attention.w_{part}"
-        cut = joined[:, 4 * i : 4 * i + 4]
-        np.testing.assert_array_equal(as_ours(joined, name, "h.0.attn.c_attn.weight", model, interleaved=False), cut)
-        np.testing.assert_array_equal(as_ours(joined.T, name, "blk.0.attn_qkv.weight", model, interleaved=False), cut)
-        np.testing.assert_array_equal(
-            as_ours(joined[0], f"blocks.0.attention.b_{part}", "blk.0.attn_qkv.bias", model, interleaved=False), cut[0]
-        )
 
 
 @pytest.mark.parametrize("first", ["", "transformer.", "bert."])

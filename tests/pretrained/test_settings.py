@@ -145,15 +145,6 @@ def test_a_bert_becomes_a_text_encoder_config():
     assert configured("bert") == expected
 
 
-def test_missing_settings_get_the_defaults_of_the_original_program():
-    few = {k: v for k, v in tiny.LLAMA.items() if k not in ("rms_norm_eps", "rope_theta", "num_key_value_heads")}
-    config = configured("llama", few | {"tie_word_embeddings": None})
-    assert (config.norm_eps, config.rotary_base, config.num_kv_heads, config.tie_weights) == (1e-6, 1e4, 6, False)
-    few = {k: v for k, v in tiny.GPT2.items() if k not in ("layer_norm_epsilon", "activation_function")}
-    config = configured("gpt2", few)
-    assert (config.norm_eps, config.activation, config.tie_weights) == (1e-5, "gelu", True)
-
-
 def test_missing_settings_get_the_defaults_of_transformers():
     sizes = {
         "vocab_size": 11, "hidden_size": 512, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 7,
