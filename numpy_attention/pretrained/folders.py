@@ -28,9 +28,7 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
-from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused, unreadable
-
-KINDS = ("F64", "F32", "F16", "BF16")
+from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused
 
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
@@ -41,18 +39,16 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     folder = Path(folder)
     settings = read_json(folder / "config.json")
     index = folder / "model.safetensors.index.json"
-    names = ["model.safetensors"]
+    names = {"model.safetensors"}
     if index.exists():
-        shards = read_json(index).get("weight_map")
-        names = sorted({str(name) for name in shards.values()}) if isinstance(shards, dict) else []
-        if not names or not all(Path(name).name == name and name.endswith(".safetensors") for name in names):
-            raise InputError(f"{index} does not list safetensors files in the same folder")
+        with refused(f"{index} does not list safetensors files"):
+            names = {Path(name).name for name in read_json(index)["weight_map"].values()}  # in this folder
+    safetensors = package("safetensors", "safetensors files")
     arrays: Arrays = {}
-    for name in names:
-        more = _read_safetensors(folder / name)
-        if twice := sorted(arrays.keys() & more.keys()):
-            raise InputError(f"{folder / name} holds {twice[0]!r}, which is also in another file")
-        arrays |= more
+    for path in (folder / name for name in sorted(names)):
+        with reading(path), refused(f"{path} is damaged or not a safetensors file"):
+            file = safetensors.safe_open(path, framework="numpy")
+            arrays |= {name: _stored(path, file, name) for name in list(file.keys())}
     return settings, arrays
 
 
@@ -68,30 +64,19 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _read_safetensors(path: Path) -> Arrays:
-    safetensors = package("safetensors", "safetensors files")
-    with reading(path), refused(f"{path} is damaged or not a safetensors file"):
-        file = safetensors.safe_open(path, framework="numpy")
-        names: list[str] = file.keys()
-        return {name: _stored(path, file, name) for name in names}
-
-
 def _stored(path: Path, file: Any, name: str) -> Stored:
     about = file.get_slice(name)
     shape, kind = tuple(about.get_shape()), about.get_dtype()
     np.broadcast_to(0, shape)  # raises ValueError for a shape that no array can have
-    return Stored(shape, kind, partial(_bfloat16 if kind == "BF16" else _read, path, file, name))
+    return Stored(shape, kind, partial(_read, path, file, name, kind))
 
 
-def _read(path: Path, file: Any, name: str) -> np.ndarray:
-    if (kind := file.get_slice(name).get_dtype()) not in KINDS:
-        raise unreadable(name, kind)
-    return np.asarray(file.get_tensor(name))
-
-
-def _bfloat16(path: Path, file: Any, name: str) -> np.ndarray:
-    """The package cannot give NumPy a bfloat16 array, so its bits are read here, from where the header says."""
-    with reading(path), open(path, "rb") as raw:
+def _read(path: Path, file: Any, name: str, kind: str) -> np.ndarray:
+    if kind in ("F64", "F32", "F16"):
+        return np.asarray(file.get_tensor(name))
+    if kind != "BF16":
+        raise InputError(f"{name} holds numbers of the kind {kind}, which cannot be read here")
+    with reading(path), open(path, "rb") as raw:  # the bits, from where the header says
         size = int.from_bytes(raw.read(8), "little")
         start, end = json.loads(raw.read(size))[name]["data_offsets"]
         raw.seek(8 + size + start)

@@ -32,8 +32,6 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
 
-LIST = 9  # the kind of a setting that is a list
-
 
 class Stored(NamedTuple):
     """A tensor in a file: its shape and number format according to the header, and a function that reads it."""
@@ -64,7 +62,6 @@ class _Checked:
     with the size of the file before anything is read."""
 
     data: np.ndarray
-    gguf_scalar_to_np: dict[int, type[np.generic]]
 
     def _get(self, at: int, dtype: Any, count: int = 1, override_order: str | None = None) -> np.ndarray:
         dtype = np.dtype(dtype).newbyteorder("<")
@@ -73,32 +70,16 @@ class _Checked:
             raise InputError(f"it claims at least {end:,} bytes and has {len(self.data):,}")
         return np.asarray(self.data)[int(at) : end].view(dtype)
 
-    def _get_field_parts(self, at: int, raw_type: int) -> Any:
-        if raw_type == LIST:
-            kind, count = self._get(at, np.uint32), self._get(at + 4, np.uint64)
-            if (dtype := self.gguf_scalar_to_np.get(kind[0])) is not None:  # a list of numbers, read at once
-                numbers = self._get(at + 12, dtype, count[0])
-                return 12 + numbers.nbytes, [kind, count, numbers], [2], [raw_type, kind[0]]
-        reader: Any = super()
-        return reader._get_field_parts(at, raw_type)
-
 
 def _stored(gguf: Any, tensor: Any) -> Stored:
     shape = tuple(reversed(tensor.shape.tolist()))  # in the file, the last axis comes first
-    read = partial(_read, gguf, tensor.name, tensor.data, tensor.tensor_type)
-    return Stored(shape, tensor.tensor_type.name, read)
+    kind = tensor.tensor_type
+    return Stored(shape, kind.name, partial(_read, gguf, tensor.name, tensor.data, kind))
 
 
 def _read(gguf: Any, name: str, data: np.ndarray, kind: Any) -> np.ndarray:
-    try:
+    with refused(f"{name} holds numbers of the kind {kind.name}, which cannot be read here"):
         return np.asarray(gguf.dequantize(data, kind), np.float32)
-    except NotImplementedError:
-        raise unreadable(name, kind.name) from None
-
-
-def unreadable(name: str, kind: str) -> InputError:
-    """The error for a tensor in a number format that cannot be read here; the caller raises it."""
-    return InputError(f"{name} holds numbers of the kind {kind}, which cannot be read here")
 
 
 @contextlib.contextmanager

@@ -20,14 +20,13 @@ q k^T is a sum over coordinates. So any order of the coordinates is allowed if q
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, several
 from numpy_attention.models.model import Model
 from numpy_attention.pieces import non_finite
-from numpy_attention.pretrained.gguf_files import Arrays, Stored
+from numpy_attention.pretrained.gguf_files import Arrays
 
 # tensors that this book does not load: masks and positions (it computes them), and heads for other tasks
 NOT_WANTED = re.compile(
@@ -37,6 +36,7 @@ FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before 
 X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
 JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one matrix
 
+Table = Mapping[str, tuple[str, str]]
 _BLOCK, _LAYER, _ATTENTION = "blk.{}.", "model.layers.{}.", "model.layers.{}.self_attn."
 
 # our name: (GGUF, Hugging Face); the suffix is .bias for a bias, .weight for all others
@@ -84,55 +84,50 @@ BERT = {
 }
 
 
-class Layout(NamedTuple):
-    """How a kind of file stores the parameters."""
+def fill(
+    model: Model, arrays: Arrays, table: Table, gguf: bool = False, interleaved: bool = False, less_one: bool = False
+) -> None:
+    """Write the tensors of a file into the parameters of a model.
 
-    names: Mapping[str, tuple[str, str]]
-    gguf: bool = False
-    interleaved: bool = False  # the rows of w_q and w_k are in the order for interleaved rotary pairs
-    less_one: bool = False  # each gamma is stored as gamma - 1
+    With `interleaved`, the rows of w_q and w_k are in the order for interleaved rotary pairs; with `less_one`, each
+    gamma is stored as gamma - 1.
 
-
-def matched(model: Model, layout: Layout, arrays: Arrays) -> tuple[dict[str, tuple[str, Stored]], list[str]]:
-    """Return the name and the tensor for each parameter, and a list of all names and shapes that do not fit."""
-    found: dict[str, tuple[str, Stored]] = {}
-    used, wrong = set(), set()
+    Raises: InputError if names or shapes do not fit (before anything is read), and for a tensor that cannot be read.
+    """
+    found = _matched(model, arrays, table, gguf, interleaved)
     for name, p in model.parameters().items():
-        names = [first + their_name(name, layout.names, layout.gguf) for first in FIRST]
-        theirs = next((one for one in names if one in arrays), None)
-        if theirs is None:
-            wrong.add(f"{names[0]} is missing")
-            continue
-        used.add(theirs)
-        shape = arrays[theirs].shape
-        empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
-        if (ours := as_ours(empty, name, theirs, model, layout.interleaved).shape) != p.shape:
-            wrong.add(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
-        found[name] = theirs, arrays[theirs]
-    wrong |= {f"{name!r} is unknown here" for name in arrays.keys() - used if not NOT_WANTED.fullmatch(name)}
-    return found, sorted(wrong)
-
-
-def fill(model: Model, found: Mapping[str, tuple[str, Stored]], layout: Layout) -> list[str]:
-    """Write the tensors into their parameters; return a list of those with an unknown format, NaN or infinities."""
-    wrong = []
-    for name, p in model.parameters().items():
-        theirs, stored = found[name]
-        try:
-            numbers = stored.read()
-        except InputError as error:
-            wrong.append(str(error))
-            continue
+        theirs = found[name]
         with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
-            p[...] = as_ours(numbers, name, theirs, model, layout.interleaved)
-            if layout.less_one and name.endswith("gamma"):
+            p[...] = as_ours(arrays[theirs].read(), name, theirs, model, interleaved)
+            if less_one and name.endswith("gamma"):
                 p += 1
         if non_finite(p):
-            wrong.append(f"{theirs} holds numbers that are not finite in {p.dtype}")
-    return wrong
+            raise InputError(f"{theirs} holds numbers that are not finite in {p.dtype}")
 
 
-def their_name(name: str, table: Mapping[str, tuple[str, str]], gguf: bool) -> str:
+def _matched(model: Model, arrays: Arrays, table: Table, gguf: bool, interleaved: bool) -> dict[str, str]:
+    """The name of each parameter's tensor."""
+    found: dict[str, str] = {}
+    wrong = []
+    for name, p in model.parameters().items():
+        names = [first + their_name(name, table, gguf) for first in FIRST]
+        theirs = next((one for one in names if one in arrays), names[0])
+        if theirs not in arrays:
+            wrong.append(f"{theirs} is missing")
+            continue
+        shape = arrays[theirs].shape
+        empty = np.broadcast_to(p.dtype.type(0), shape)  # has the tensor's shape, but only one number in memory
+        if (ours := as_ours(empty, name, theirs, model, interleaved).shape) != p.shape:
+            wrong.append(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
+        found[name] = theirs
+    unknown = arrays.keys() - found.values()
+    wrong += [f"{name!r} is unknown here" for name in sorted(unknown) if not NOT_WANTED.fullmatch(name)]
+    if wrong:
+        raise InputError(several(wrong))
+    return found
+
+
+def their_name(name: str, table: Table, gguf: bool) -> str:
     """The name of one of our parameters in the file."""
     numbered = re.fullmatch(r"blocks\.(\d+)\.(.*)", name)
     theirs = table["blocks.{}." + numbered[2] if numbered else name][0 if gguf else 1]

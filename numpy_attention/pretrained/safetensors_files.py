@@ -19,22 +19,21 @@ in its header. They can be loaded only into the model that they were learned on;
 import dataclasses
 import hashlib
 import json
-import math
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import InputError, mismatches, several
-from numpy_attention.files import atomic_write, config_from, read_into
+from numpy_attention.errors import InputError
+from numpy_attention.files import atomic_write, config_from, read_into, reading
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.models.text_encoder import TextEncoder
-from numpy_attention.pretrained.gguf_files import package
+from numpy_attention.pretrained.gguf_files import package, refused
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
@@ -47,10 +46,9 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
     For a model with low-rank changes only the changes are written.
 
     Raises: InputError without the package safetensors; ValueError for frozen arrays (they would be left out), for a
-    model with low-rank changes in which other parameters also learn, and for NaN or infinity; OSError for
-    a file that cannot be written.
+    model with low-rank changes in which other parameters also learn, and for NaN or infinity; InputError or OSError
+    for a file that cannot be written.
     """
-    safetensors = package("safetensors", "safetensors files")
     numpy_files = package("safetensors.numpy", "safetensors files")
     arrays = model.parameters()
     about: dict[str, Any] = {"class": type(model).__name__, "model": dataclasses.asdict(model.config)}
@@ -62,11 +60,8 @@ def export_safetensors(model: Model, path: str | PathLike[str]) -> None:
         raise ValueError(f"export_safetensors: {left_out} arrays are frozen and would be left out; call unfreeze first")
     require_finite_parameters("export_safetensors", arrays)
     arrays = {name: np.ascontiguousarray(to_host(p)) for name, p in arrays.items()}
-    with atomic_write(path) as temporary:
-        try:
-            numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
-        except safetensors.SafetensorError as error:  # a full disk, for example
-            raise OSError(str(error)) from None
+    with atomic_write(path) as temporary, refused(f"cannot write to {path}"):  # a full disk, for example
+        numpy_files.save_file(arrays, temporary, metadata={KEY: json.dumps(about)})
 
 
 def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> Model:
@@ -79,34 +74,28 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     holds only low-rank changes.
     """
     safetensors = package("safetensors", "safetensors files")
-    numpy_files = package("safetensors.numpy", "safetensors files")
+    damaged = f"{path} is damaged or not a safetensors file for NumPy"
+    with reading(path), refused(damaged), safetensors.safe_open(path, framework="numpy") as file:
+        about = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            about = (file.metadata() or {}).get(KEY)
-        arrays: dict[str, np.ndarray] = numpy_files.load_file(path)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (OSError, MemoryError, ValueError, TypeError, KeyError, safetensors.SafetensorError) as error:
-        reason = f"{type(error).__name__}: {error}"  # KeyError: a dtype that NumPy does not have
-        raise InputError(f"{path} is damaged or not a safetensors file for NumPy ({reason})") from None
-    description = _description(path, about)
-    model = into or _built(path, description, arrays)
-    if into is not None and description is not None and "low_rank" in description:
-        _add_changes(path, description, arrays, into)
-    try:
-        read_into(model.parameters(), arrays, "", "model")
+        if into is None:
+            into = _built(about, arrays)
+        elif "low_rank" in about:
+            _add_changes(about, into)
+        read_into(into.parameters(), arrays, "", "model")
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return model
+        raise InputError(f"{path} cannot be loaded: {error}") from None
+    except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
+        raise InputError(f"{path} cannot be loaded: its description of the model is wrong: {error}") from None
+    return into
 
 
 def _changes(model: GPT | TextEncoder) -> Parameters:
     """The low-rank changes, frozen or not. No other parameter may learn."""
-    layers = {name: w for name, _, _, w in matrices(model) if isinstance(w, LowRank)}
-    changes = {f"{name}.{side}": getattr(w, side) for name, w in layers.items() for side in ("a", "b")}
+    changes = {f"{name}.{side}": getattr(w, side) for name, _, _, w in matrices(model) for side in ("a", "b")}
     if more := sorted(model.parameters().keys() - changes.keys()):
-        reason = f"{more[0]} also learns, but only the low-rank changes would be written; call merge_low_rank first"
-        raise ValueError(f"export_safetensors: {reason}")
+        raise ValueError(f"export_safetensors: {more[0]} also learns and would be left out; call merge_low_rank first")
     return changes
 
 
@@ -118,58 +107,25 @@ def _checksum(model: GPT | TextEncoder) -> str:
     return digest.hexdigest()
 
 
-def _description(path: str | PathLike[str], about: str | None) -> dict[str, Any] | None:
-    if about is None:
-        return None
-    try:
-        description = json.loads(about)
-    except (ValueError, RecursionError) as error:
-        raise _bad_description(path, error) from None
-    if not isinstance(description, dict):
-        raise _bad_description(path, f"it is a {type(description).__name__}")
-    return description
-
-
-def _add_changes(
-    path: str | PathLike[str], about: dict[str, Any], arrays: dict[str, np.ndarray], model: Model
-) -> None:
-    """Check that the arrays are low-rank changes for this model, then add empty changes, which the caller fills."""
-    low_rank = about["low_rank"]
-    rank, alpha = (low_rank.get(name) for name in ("rank", "alpha")) if isinstance(low_rank, dict) else (None, None)
+def _add_changes(about: dict[str, Any], model: Model) -> None:
+    """Add empty changes to the model that they were learned on; the caller fills them."""
     if not isinstance(model, (GPT, TextEncoder)) or low_rank_of(model) is not None:
         fix = "give a GPT or TextEncoder without such changes as `into` (merge_low_rank adds them to the matrices)"
-        raise InputError(f"{path} holds low-rank changes; {fix}")
-    largest = model.config.d_model  # as in add_low_rank
-    if not (type(rank) is int and type(alpha) is float and 0 < rank <= largest and 0 < alpha < math.inf):
-        raise _bad_description(path, f"its low-rank changes need an alpha and a rank of at most {largest}")
-    # only shapes and dtypes are compared: an array that the file cannot fill is not built
-    sides = {f"{name}.a": (w, (w.shape[0], rank)) for name, _, _, w in matrices(model)}
-    sides |= {f"{name}.b": (w, (rank, w.shape[1])) for name, _, _, w in matrices(model)}
-    expected = {name: np.broadcast_to(np.zeros((), w.dtype), shape) for name, (w, shape) in sides.items()}
-    if wrong := mismatches(expected, arrays, "model"):
-        raise InputError(f"{path}: its low-rank changes do not fit the model: {several(wrong)}")
-    if "learned_on" in about and about["learned_on"] != _checksum(model):
+        raise InputError(f"it holds low-rank changes; {fix}")
+    if about.get("learned_on") != _checksum(model):
         fix = "load the model that they were learned on"
-        raise InputError(f"{path}: its low-rank changes belong to a model with other parameters; {fix}")
-    add_low_rank(model, rank, alpha)
+        raise InputError(f"its low-rank changes belong to a model with other parameters; {fix}")
+    add_low_rank(model, about["low_rank"]["rank"], about["low_rank"]["alpha"])
 
 
-def _built(path: str | PathLike[str], description: dict[str, Any] | None, arrays: dict[str, np.ndarray]) -> Model:
-    if description is None:
-        raise InputError(f"{path} has no description of its model; make a model, and give it as `into`")
-    if "low_rank" in description:
-        fix = "load the model they belong to, and give it as `into`"
-        raise InputError(f"{path} holds only low-rank changes; {fix}")
-    try:
-        kind = CLASSES[description["class"]]
-        config = config_from(kind.config_class, description["model"])
-        # The gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built.
-        if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
-            raise ValueError("its sizes do not fit its arrays")
-        return kind(config, None, next(iter(arrays.values())).dtype)
-    except (TypeError, ValueError, KeyError, AttributeError, MemoryError) as error:
-        raise _bad_description(path, error) from None
-
-
-def _bad_description(path: str | PathLike[str], why: object) -> InputError:
-    return InputError(f"{path} cannot be loaded: its description of the model is wrong: {why}")
+def _built(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+    if not about:
+        raise InputError("it has no description of its model; make a model, and give it as `into`")
+    if "low_rank" in about:
+        raise InputError("it holds only low-rank changes; load the model they belong to, and give it as `into`")
+    kind = CLASSES[about["class"]]
+    config = config_from(kind.config_class, about["model"])
+    # the gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built
+    if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
+        raise ValueError("its sizes do not fit its arrays")
+    return kind(config, None, next(iter(arrays.values())).dtype)

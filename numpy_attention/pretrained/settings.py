@@ -9,7 +9,7 @@ its own names for the sizes, and tables translate them, as for the parameters:
 
 Many models since 2023 are llamas with small changes: a norm of queries and keys, a window in most layers, slower rotary
 angles. Some values need parts that this book does not have: other positions, another activation, a softcap of the
-logits. All such values are refused together, in one error.
+logits. The first such value is refused.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError, several, short_repr
+from numpy_attention.errors import InputError, short_repr
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
@@ -28,7 +28,6 @@ from numpy_attention.pretrained.gguf_files import Arrays
 
 Fields = dict[str, Any]
 Table = dict[str, tuple[Any, ...]]
-LARGEST = 2**24  # upper limit of every size of a model
 
 # our field: the name in a GGUF file after the kind, the name in a folder, and the default if there is one
 LLAMA: Table = {
@@ -68,10 +67,9 @@ NOT_WHOLE = ("norm_eps", "rotary_base", "local_rotary_base")  # all other fields
 # settings with few supported values; the first value is the default
 ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_exact", "relu": "relu", "silu": "silu"}
 _COMMON: Table = {
-    **dict.fromkeys(("mlp_bias", "attention_bias", "use_bidirectional_attention"), (False,)),
+    "use_bidirectional_attention": (False,), "attention.causal": (True,), "tie_word_embeddings": (False, True),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping", "attention.scale", TOKENS), (None,)),
     **dict.fromkeys(("partial_rotary_factor", "rope.scale_linear", "rope.scaling.attn_factor"), (1.0,)),
-    "expert_count": (0,), "attention.causal": (True,), "tie_word_embeddings": (False, True),
 }
 GEMMA3_ONLY = _COMMON | {"hidden_activation": ("gelu_pytorch_tanh",)}
 QWEN_ONLY = _COMMON | {
@@ -79,7 +77,7 @@ QWEN_ONLY = _COMMON | {
 }
 LLAMA_ONLY = QWEN_ONLY | {"use_sliding_window": (False,)}
 GPT2_ONLY: Table = {
-    "scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,), "add_cross_attention": (False,),
+    "scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,),
     "activation_function": tuple(ACTIVATIONS), "tie_word_embeddings": (True, False),
 }
 BERT_ONLY: Table = {
@@ -112,9 +110,7 @@ FOLDERS = {
     "llama": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _LLAMA),
     "qwen2": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _LLAMA | {"qkv_bias": True}, _QWENS_WINDOW),
     "qwen3": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _QWEN3, _QWENS_WINDOW | {"head_dim": 128}),
-    "smollm3": Kind(
-        GPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, {"rope_theta": 2e6, "tie_word_embeddings": True}
-    ),
+    "smollm3": Kind(GPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, {"rope_theta": 2e6, "tie_word_embeddings": True}),
     "olmo2": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _OLMO2, {"rms_norm_eps": 1e-5}),
     "gemma3_text": Kind(GPT, names.GEMMA, GEMMA3, GEMMA3_ONLY, _GEMMA3, _OF_GEMMA3),
     "gpt2": Kind(GPT, names.GPT2, GPT2, GPT2_ONLY),
@@ -124,49 +120,44 @@ GGUF = {name.removesuffix("_text"): kind for name, kind in FOLDERS.items() if na
 
 
 class Settings:
-    """The settings of a file. They are read one after the other, and all errors are reported together at the end."""
+    """The settings of a file.
 
-    def __init__(self, where: str, values: Mapping[str, Any], prefix: str = "") -> None:
-        self.where, self.values = where, values
+    Raises: InputError for a setting that is missing, wrong or not supported, when it is read.
+    """
+
+    def __init__(self, values: Mapping[str, Any], prefix: str = "") -> None:
+        self.values = values
         self.prefix = prefix  # of all names in a GGUF file: "llama."; "" for a folder
-        self.wrong: list[str] = []
-        self.guessed = False  # True if a size is wrong and was replaced by 1
 
     def number(self, name: str, default: Any = ..., kind: type[int | float] = int) -> Any:
-        """An integer or float above 0; `default` if the setting is missing, 1 if it is wrong."""
+        """An integer or float above 0; `default` if the setting is missing."""
         value = self.values.get(self.prefix + name)
         value = default if value is None else value
         if value is None:
             return None
-        if type(value) in (int, kind) and 0 < value <= (LARGEST if kind is int else 1e12):
+        if type(value) in (int, kind) and 0 < value <= (2**24 if kind is int else 1e12):
             return kind(value)
-        self.wrong.append(f"{self.prefix}{name} is {'missing' if value is ... else short_repr(value)}")
-        self.guessed = True
-        return 1
+        raise InputError(f"{self.prefix}{name} is {'missing' if value is ... else short_repr(value)}")
 
     def only(self, name: str, *allowed: Any) -> Any:
-        """A value that must be in `allowed`; the first of `allowed` if the setting is missing or wrong."""
+        """A value that must be in `allowed`; the first of `allowed` if the setting is missing."""
         value = self.values.get(self.prefix + name)
-        if value is None or any(type(value) is type(one) and value == one for one in allowed):
-            return allowed[0] if value is None else value
-        self.wrong.append(f"{self.prefix}{name} is {short_repr(value)}, supported is {' or '.join(map(repr, allowed))}")
-        return allowed[0]
-
-    def error(self) -> InputError:
-        """One error line for all problems, with space for six or more of them; the caller raises it."""
-        return InputError(f"{self.where} cannot be loaded: {several(self.wrong, 8)}")
+        if value is None:
+            return allowed[0]
+        if any(type(value) is type(one) and value == one for one in allowed):
+            return value
+        supported = " or ".join(map(repr, allowed))
+        raise InputError(f"{self.prefix}{name} is {short_repr(value)}, supported is {supported}")
 
 
 def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
-    """The configuration of a model of this kind. Settings that are not supported are added to `s.wrong`.
+    """The configuration of a model of this kind.
 
-    Raises: InputError with all errors in the settings, if they give no valid configuration.
+    Raises: InputError for a setting that is missing, wrong or not supported.
     """
     if s.prefix:  # a GGUF file lacks these two settings; it has the tokens, and a tensor for the head if it is not tied
-        tokens = s.values.get("tokenizer.ggml.tokens")
-        of_file = {"vocab_size": len(tokens) if isinstance(tokens, list) else None}
-        of_file["tie_word_embeddings"] = "output.weight" not in arrays
-        s.values = {**s.values, **{s.prefix + name: value for name, value in of_file.items()}}
+        tied, tokens = "output.weight" not in arrays, s.values.get("tokenizer.ggml.tokens", ())
+        s.values = {**s.values, s.prefix + "vocab_size": len(tokens), s.prefix + "tie_word_embeddings": tied}
     else:
         s.values = {**kind.missing, **s.values}
     fields: Fields = {}
@@ -182,13 +173,11 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
     elif kind.model is TextEncoder:
         fields["pad_token"] = pad = s.values.get("pad_token_id", 0)
         if pad is not None and (type(pad) is not int or pad < 0):
-            s.wrong.append(f"pad_token_id is {short_repr(pad)}")
+            raise InputError(f"pad_token_id is {short_repr(pad)}")
     try:
         return kind.model.config_class(**{**fields, **kind.always})
     except (TypeError, ValueError) as error:
-        if not s.guessed:
-            s.wrong.append(str(error))
-    raise s.error()
+        raise InputError(str(error)) from None
 
 
 def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
@@ -199,10 +188,9 @@ def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
         for name in ("rope.dimension_count", "attention.value_length"):
             s.only(name, width)
         found = {"rotary_scaling": _gguf_scaling(s, arrays, width, fields["rotary_base"])}
-        scalar = d_model // num_heads if gemma and num_layers == 62 else width  # Gemma 3 27B: a rule of llama.cpp
     else:
         found = _rotary(s, fields, gemma)
-        scalar = s.number("query_pre_attn_scalar", kind=float) if gemma else width
+    scalar = s.number("query_pre_attn_scalar", kind=float) if gemma and not s.prefix else width
     window, n = fields.get("window"), fields.get("global_every", 1)
     if s.values.get("use_sliding_window") is True:  # in a Qwen, the first max_window_layers layers have no window
         window, first = s.number("sliding_window"), s.values.get("max_window_layers")
@@ -230,8 +218,7 @@ def _every(s: Settings, name: str, num_layers: int, usual: Any, special: Any, de
     n = layers.index(special) + 1 if special in layers else None
     if len(layers) == num_layers and layers == [usual if not n or (i + 1) % n else special for i in range(num_layers)]:
         return n
-    s.wrong.append(f"{name} must hold {special!r} for each n-th layer and {usual!r} for all others")
-    return None
+    raise InputError(f"{name} must hold {special!r} for each n-th layer and {usual!r} for all others")
 
 
 def _rotary(s: Settings, fields: Fields, gemma: bool) -> Fields:
@@ -239,25 +226,23 @@ def _rotary(s: Settings, fields: Fields, gemma: bool) -> Fields:
     with a window have another base."""
     rope = s.values.get("rope_scaling") or s.values.get("rope_parameters") or {}
     both = rope if gemma and isinstance(rope, Mapping) and "full_attention" in rope else {"full_attention": rope}
-    base, scaling = _angles(s, both["full_attention"], fields["rotary_base"], fields["context_length"])
+    base, scaling = _angles(both["full_attention"], fields["rotary_base"], fields["context_length"])
     if not gemma:
         return {"rotary_base": base, "rotary_scaling": scaling}
-    local, of_local = _angles(s, both.get("sliding_attention", {}), fields["local_rotary_base"], 1)
+    local, of_local = _angles(both.get("sliding_attention", {}), fields["local_rotary_base"], 1)
     if of_local is not None:
-        s.wrong.append("its layers with a window have rope scaling, which is not supported")
+        raise InputError("its layers with a window have rope scaling, which is not supported")
     return {"rotary_base": base, "rotary_scaling": scaling, "local_rotary_base": local}
 
 
-def _angles(s: Settings, rope: Any, base: float, context_length: int) -> tuple[float, Fields | None]:
+def _angles(rope: Any, base: float, context_length: int) -> tuple[float, Fields | None]:
     """The base of the rotary angles, by default `base`, and their scaling."""
     kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, Mapping) else rope
     if not isinstance(rope, Mapping) or kind not in ("default", "linear", "llama3", "yarn"):
-        s.wrong.append(f"its rope scaling is {short_repr(kind)}, which is not supported")
-        return 1.0, None
-    one = Settings(s.where, rope)
-    one.wrong = s.wrong
-    one.only("partial_rotary_factor", 1.0)
-    base = one.number("rope_theta", base, float)
+        raise InputError(f"its rope scaling is {short_repr(kind)}, which is not supported")
+    s = Settings(rope)
+    s.only("partial_rotary_factor", 1.0)
+    base = s.number("rope_theta", base, float)
     no_numbers = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
     scaling = {"type": kind} | ({} if kind == "linear" else {TOKENS: context_length})
     scaling |= {name: value for name, value in rope.items() if name not in no_numbers and value is not None}
@@ -268,16 +253,14 @@ def _gguf_scaling(s: Settings, arrays: Arrays, width: int, base: float) -> Field
     """The scaling of the rotary angles in a GGUF file. For Llama 3, the file holds f_i / f_i' (Chapter 8) in a tensor,
     computed with the numbers below. So only these numbers are accepted."""
     kind, factor = s.only("rope.scaling.type", "linear", "none"), s.number("rope.scaling.factor", 1.0, float)
-    linear = {"type": "linear", "factor": factor} if kind == "linear" and factor != 1 else None
     if "rope_freqs.weight" not in arrays:
-        return linear
+        return {"type": "linear", "factor": factor} if kind == "linear" and factor != 1 else None
     shape, _, read = arrays["rope_freqs.weight"]
     found = read() if width > 1 and shape == (width // 2,) else np.zeros(1)
     llama3 = {"type": "llama3", "factor": float(found.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
     llama3[TOKENS] = 8192
-    if linear is None and 1 <= found.max() < np.inf:
+    if factor == 1 and 1 <= found.max() < np.inf:
         expected = rotary_frequencies(width, base) / rotary_frequencies(width, base, llama3)
         if np.allclose(found, expected, rtol=1e-4):
             return llama3
-    s.wrong.append("rope_freqs.weight does not hold the rope scaling of Llama 3, and no other is supported")
-    return None
+    raise InputError("rope_freqs.weight does not hold the rope scaling of Llama 3, and no other is supported")

@@ -1,4 +1,4 @@
-"""Part V, appendix. The small GPTs that come with the book
+"""Part V, appendix. The small models that come with the book
 
 The package includes a trained model, so that a reader can generate text before training anything. It is the result of
 this command:
@@ -13,6 +13,10 @@ optimizer are left out. The reader can sample from the model and look inside it,
 The folder `induction` is another training run, stored in the same way. Its model is small enough to be understood:
 
     python -m numpy_attention train --task induction --workers 2 --out run
+
+The tutorials about real models need a file of a hundred megabytes. If it has not been fetched, they use
+`stand_in.gguf`: a llama in a GGUF file with the same names, number formats, special tokens and chat template, but with
+only two blocks and d_model = 64. It has learned nine answers by heart.
 """
 
 from pathlib import Path
@@ -25,6 +29,7 @@ from numpy_attention.training.restore import gpt_model, load_run, text_model
 
 FOLDER = Path(__file__).with_name("small_gpt")
 INDUCTION = Path(__file__).with_name("induction")
+STAND_IN = Path(__file__).with_name("stand_in.gguf")
 NO_MODEL_NAMED = "no model is given: this is the small GPT that comes with the book, trained on Python's help topics"
 
 

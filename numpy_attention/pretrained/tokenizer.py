@@ -39,14 +39,9 @@ CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a tok
 
 
 class Tokenizer(Vocabulary):
-    """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens.
-
-    Raises: InputError for an empty vocabulary.
-    """
+    """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens."""
 
     def __init__(self, tokenizer: Any, stop: Collection[int] = (), template: str | None = None) -> None:
-        if not tokenizer.get_vocab_size():
-            raise InputError("its tokenizer has no tokens")
         tokenizer.encode_special_tokens = True  # text that looks like a special token is encoded as plain text
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -107,40 +102,30 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     Raises: InputError for a tokenizer that is not a byte-pair encoding, or that uses an unknown splitting rule.
     """
     tokenizers = package("tokenizers", "pretrained models")
-
-    def setting(name: str) -> Any:
-        return settings.get(f"tokenizer.ggml.{name}")
-
-    def special_ids(*names: str) -> list[int]:
-        return [i for i in map(setting, names) if type(i) is int and 0 <= i < len(tokens)]
-
-    kind, rule = setting("model"), settings.get("tokenizer.ggml.pre", "")
-    if str(kind) != "gpt2" or str(rule) not in ("", *RULES):  # str: a file may hold a list instead of a text
+    about = {name.removeprefix("tokenizer.ggml."): value for name, value in settings.items()}
+    kind, rule = about.get("model"), str(about.get("pre") or "gpt-2")
+    if kind != "gpt2" or rule not in RULES:
         known = f"supported is 'gpt2' with one of {', '.join(RULES)}"
         raise InputError(f"its tokenizer is {short_repr(kind)} with the rule {short_repr(rule)}, {known}")
-    rule = rule or "gpt-2"
-    tokens, merges = setting("tokens"), setting("merges")
-    if not all(isinstance(found, list) and all(isinstance(one, str) for one in found) for found in (tokens, merges)):
-        raise InputError("its tokenizer has no list of tokens or no list of merges")
-    ids = {token: i for i, token in enumerate(tokens)}
-    pairs = [tuple(pair.split(" ")) for pair in merges]
-    if len(ids) < len(tokens) or not all(len(p) == 2 and {*p, "".join(p)} <= ids.keys() for p in pairs):
-        raise InputError("its tokenizer has a token twice, or a merge that does not join two tokens into a third token")
-    kinds = setting("token_type") if isinstance(setting("token_type"), list) else ()
-    added = [(token, kind == CONTROL) for token, kind in zip(tokens, kinds) if kind in (CONTROL, USER_DEFINED)]
     with refused("its tokenizer cannot be built"):
+        tokens, merges = about["tokens"], [tuple(pair.split(" ")) for pair in about["merges"]]
         whole = rule == "llama-bpe"  # a chunk that is a token in the list needs no merges
-        made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, ignore_merges=whole))
+        ids = {token: i for i, token in enumerate(tokens)}
+        made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, merges, ignore_merges=whole))
         made.pre_tokenizer = _splitter(tokenizers, rule)
         if rule == "qwen2":  # a letter and its accent become one character
             made.normalizer = tokenizers.normalizers.NFC()
         made.decoder = tokenizers.decoders.ByteLevel()
-        made.add_tokens([tokenizers.AddedToken(token, special=special, normalized=False) for token, special in added])
-        for i in special_ids("bos_token_id") if setting("add_bos_token") is True else ():
-            begin = [tokens[i], "$A"]
-            made.post_processor = tokenizers.processors.TemplateProcessing(begin, special_tokens=[(tokens[i], i)])
-    stop = special_ids("eos_token_id", "eot_token_id")
+        made.add_tokens([
+            tokenizers.AddedToken(token, special=kind == CONTROL, normalized=False)
+            for token, kind in zip(tokens, about.get("token_type", ())) if kind in (CONTROL, USER_DEFINED)
+        ])  # fmt: skip
+        begin, *stop = (about.get(name, -1) for name in ("bos_token_id", "eos_token_id", "eot_token_id"))
+        if about.get("add_bos_token") is True and begin in range(len(tokens)):
+            special = {"special_tokens": [(tokens[begin], begin)]}
+            made.post_processor = tokenizers.processors.TemplateProcessing([tokens[begin], "$A"], **special)
     template = settings.get("tokenizer.chat_template")
+    stop = [i for i in stop if i in range(len(tokens))]
     return Tokenizer(made, stop, template if isinstance(template, str) else None)
 
 
@@ -161,15 +146,13 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """
     tokenizers = package("tokenizers", "pretrained models")
     file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
-    with reading(file), refused(f"{file} cannot be read"):
-        made = tokenizers.Tokenizer.from_buffer(file.read_bytes())
     config = read_json(about) if about.exists() else {}
     end, template = config.get("eos_token"), config.get("chat_template")
     end = end.get("content") if isinstance(end, dict) else end
-    with refused(f"{about} names an impossible eos_token"):  # half a surrogate pair
+    with reading(file), refused(f"{file} cannot be read"):
+        made = tokenizers.Tokenizer.from_buffer(file.read_bytes())
         last = made.token_to_id(end) if isinstance(end, str) else None
     if template is None and jinja.exists():
         with reading(jinja):
             template = jinja.read_text("utf-8", "replace")
     return Tokenizer(made, [] if last is None else [last], template if isinstance(template, str) else None)
-

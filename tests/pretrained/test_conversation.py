@@ -98,18 +98,6 @@ def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
     assert_stored_fits(one)
 
 
-def test_an_answer_that_is_not_read_to_the_end_counts_as_interrupted(begin: Callable[..., Conversation]) -> None:
-    one = begin()
-    answer = one.answer("the user", 9)
-    heard = [next(answer), next(answer)]
-    assert one.ids[-2:] == heard
-    message = list(one.answer("or", 4))
-    closed = one.chat.closed().tolist()
-    at = len(one.chat.opening) + len(one.chat.turn("user", "the user")) + len(one.chat.opened("assistant")) + 2
-    assert one.ids[at : at + len(closed)] == closed, "the interrupted turn has its end token"
-    assert fresh_logits(one, one.ids)[-5:-1].argmax(axis=-1).tolist() == message
-
-
 def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Conversation]) -> None:
     one, other = begin(), begin()
     message = list(one.answer("the user", 6))

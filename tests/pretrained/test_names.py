@@ -4,29 +4,14 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.errors import InputError
 from numpy_attention.pretrained.gguf_files import Stored
-from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, Layout, as_ours, fill, matched, their_name
+from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, their_name
 from tests.pretrained import tiny
 
 ROTARY = na.GPTConfig(
     11, 5, 12, 3, 2, num_kv_heads=1, d_ff=7, positions="rotary", norm="rms_norm", activation="swiglu", bias=False
 )  # fmt: skip
-
-
-def test_their_name_fills_the_block_number_into_the_table():
-    assert their_name("blocks.12.attention.w_q", LLAMA, gguf=True) == "blk.12.attn_q.weight"
-    assert their_name("blocks.12.attention.b_q", LLAMA, gguf=False) == "model.layers.12.self_attn.q_proj.bias"
-    assert their_name("blocks.0.norm_2.beta", GPT2, gguf=True) == "blk.0.ffn_norm.bias"
-    assert their_name("embedding_norm.gamma", BERT, gguf=False) == "embeddings.LayerNorm.weight"
-
-
-def test_only_matrices_are_transposed(rng):
-    model = na.GPT(ROTARY, None)
-    w = rng.standard_normal((12, 7))
-    found = as_ours(w, "blocks.0.feed_forward.w_2", "model.layers.0.mlp.down_proj.weight", model, interleaved=False)
-    np.testing.assert_array_equal(found, w.T)
-    for name, theirs in (("token_embedding.table", "wte.weight"), ("blocks.0.feed_forward.w_1", "h.0.mlp.c_fc.weight")):
-        np.testing.assert_array_equal(as_ours(w, name, theirs, model, interleaved=False), w)
 
 
 def test_interleaved_pairs_become_halves(rng):
@@ -48,19 +33,6 @@ def test_interleaved_pairs_become_halves(rng):
     assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
 
 
-def test_the_joined_matrix_is_split_into_query_key_and_value(rng):
-    model = na.GPT(na.GPTConfig(11, 5, 4, 2, 1), None)
-    joined = rng.standard_normal((4, 12))
-    for i, part in enumerate("qkv"):
-        name = f"blocks.0.attention.w_{part}"
-        cut = joined[:, 4 * i : 4 * i + 4]
-        np.testing.assert_array_equal(as_ours(joined, name, "h.0.attn.c_attn.weight", model, interleaved=False), cut)
-        np.testing.assert_array_equal(as_ours(joined.T, name, "blk.0.attn_qkv.weight", model, interleaved=False), cut)
-        np.testing.assert_array_equal(
-            as_ours(joined[0], f"blocks.0.attention.b_{part}", "blk.0.attn_qkv.bias", model, interleaved=False), cut[0]
-        )
-
-
 @pytest.mark.parametrize("first", ["", "transformer.", "bert."])
 def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
@@ -68,9 +40,7 @@ def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
     arrays[f"{first}embeddings.position_ids"] = Stored((1, 15), "I64", lambda: np.arange(15)[None])
     other = na.TextEncoder(model.config, None)
-    found, wrong = matched(other, Layout(BERT), arrays)
-    assert wrong == []
-    assert fill(other, found, Layout(BERT)) == []
+    fill(other, arrays, BERT)
     for name, p in other.parameters().items():
         np.testing.assert_array_equal(p, model.parameters()[name])
 
@@ -83,7 +53,6 @@ def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
     for config, table, gguf in ((ROTARY, LLAMA, True), (na.GPTConfig(11, 5, 12, 3, 1), GPT2, False)):
         model = na.GPT(config, None)
         arrays = {their_name(name, table, gguf): Stored(shape, "F32", never) for name in model.parameters()}
-        _, wrong = matched(model, Layout(table, gguf), arrays)
-        assert len(wrong) >= len(arrays)
-        for theirs in arrays:
-            assert any(line.startswith(f"{theirs} is {shape}, which gives ") for line in wrong)
+        with pytest.raises(InputError) as caught:
+            fill(model, arrays, table, gguf)
+        assert str(caught.value).startswith(f"{next(iter(arrays))} is {shape}, which gives ")

@@ -111,13 +111,3 @@ def test_minilm_agrees_with_the_reference(minilm):
 def directions(model, rows):
     T = max(map(len, rows))
     return model.forward(np.array([[*row, *[0] * (T - len(row))] for row in rows]))[0]
-
-
-def test_minilm_finds_the_text_that_answers_a_question(minilm):
-    model, tokenizer = minilm
-    texts = [
-        "How do I bake bread?", "A loaf needs flour, water, salt and yeast.", "The stock market fell on Monday.",
-        "Trains to the coast leave every hour.",
-    ]  # fmt: skip
-    y = directions(model, [tokenizer.encode_with_special(text) for text in texts])
-    assert (y[1:] @ y[0]).argmax() == 0

@@ -2,24 +2,18 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from numpy_attention import inside
-from numpy_attention.app.main import main
-from numpy_attention.app.reading import TEXT
 from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.data import consecutive_blocks, default_text, split_text
 from numpy_attention.training.log import read_log
 from numpy_attention.training.parallel import Workers
-from numpy_attention.training.restore import load_run, text_model
-from numpy_attention.training.trainer import Trainer
-from tests.app.commands import trained
-from tests.pretrained import make_shipped
+from numpy_attention.training.restore import load_run
 
 
 def its_log() -> list[dict[str, float]]:
@@ -46,40 +40,6 @@ def test_loss_of_small_gpt_equals_the_loss_in_its_log(every: int, expected: floa
     batches = list(consecutive_blocks(held_out, 256, 8))[::every]
     loss = np.average([model.loss(*batch)[0] for batch in batches], weights=[ids.size for ids, _ in batches])
     assert abs(loss - expected) < 1e-3
-
-
-def test_a_head_of_small_gpt_attends_to_the_start_of_the_word() -> None:
-    """The head in the picture of the start page: letters of a word attend to the space before the word."""
-    model, vocabulary = shipped()
-    weights = model.attention_weights(vocabulary.encode(TEXT)[None])["blocks.2.attention"][0, 1]
-    places = {i: TEXT.rindex(" ", 0, i) for i, c in enumerate(TEXT) if c != " " and " " in TEXT[:i]}
-    assert np.mean([weights[i, space] for i, space in places.items()]) > 0.5
-
-
-@pytest.mark.slow
-def test_training_with_the_same_seed_starts_like_the_log(tmp_path: Path) -> None:
-    """Repeats the first steps of the same command, in float32."""
-    config, _, meta = load_run(FOLDER)
-    trainer = Trainer(config, make_task(config), tmp_path)
-    with trainer.workers:
-        losses = [trainer.one_step()[0] for _ in range(10)]
-    logged = {row["step"]: row["loss"] for row in its_log()}
-    assert trainer.task.saved() == meta["task"]
-    assert abs(losses[0] - logged[1]) < 1e-5
-    assert abs(losses[-1] - logged[10]) < 1e-3
-    assert losses[-1] < losses[0] - 0.5, "else a different start would pass too"
-
-
-def test_make_shipped_keeps_the_parameters_in_float16(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("The quick brown fox jumps over the lazy dog.\n" * 30)
-    sizes = ["--layers=1", "--heads=2", "--d-model=16", "--context=8", "--batch=2", "--steps=2", "--workers=1"]
-    trained("--text", tmp_path / "text", "--out", tmp_path / "run", *sizes)
-    make_shipped.make(tmp_path / "run", tmp_path / "shipped")
-    whole, rounded = (text_model(*load_run(tmp_path / name)[1:])[0].parameters() for name in ("run", "shipped"))
-    for name, array in whole.items():
-        assert rounded[name].dtype == array.dtype == np.float32
-        np.testing.assert_allclose(rounded[name], array, rtol=2**-11, atol=2**-25)
-    assert any(not np.array_equal(rounded[name], array) for name, array in whole.items())
 
 
 def figure_of(line: dict[str, float], kind: str, block: int) -> dict[int, float]:
@@ -140,20 +100,3 @@ def test_induction_model_continues_any_repeated_sequence(rng: np.random.Generato
         message = model.forward(ids)[0].argmax(-1)
         assert (message[:, N + 2 : -1] == ids[:, N + 3 :]).mean() > 0.9
         assert max(inside.prefix_matching_scores(model, ids)["blocks.1.attention"]) > 0.7
-
-
-@pytest.mark.slow
-def test_training_of_induction_with_the_same_seed_starts_like_the_log(tmp_path: Path) -> None:
-    config, _, _ = load_run(INDUCTION)
-    trainer = Trainer(config, make_task(config), tmp_path)
-    with trainer.workers:
-        losses = [trainer.one_step()[0] for _ in range(10)]
-    logged = {row["step"]: row["loss"] for row in read_log(INDUCTION / "log.jsonl")}
-    assert abs(losses[0] - logged[1]) < 1e-5
-    assert abs(losses[9] - logged[10]) < 1e-3
-
-
-@pytest.mark.slow
-def test_the_train_command_gives_a_run_with_the_described_properties(tmp_path: Path) -> None:
-    assert main(["train", "--task", "induction", "--seed", "1", "--out", str(tmp_path / "run")]) == 0
-    check_description(read_log(tmp_path / "run" / "log.jsonl"))

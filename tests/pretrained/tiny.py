@@ -13,13 +13,17 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
-from numpy_attention.pretrained import stand_in
-from numpy_attention.pretrained.stand_in import SPECIAL
-
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 MERGES = ["t h", "th e", "Ġ the", "i n", "Ġ a", "s e", "se r", "u ser", "Ġ w", "o r", "Ġw or", "1 2"]
 TOKENS = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet()), *(pair.replace(" ", "") for pair in MERGES)]
 V = len(TOKENS)
-CHATML = stand_in.CHATML.replace(stand_in.SYSTEM, "The other 12 users answer.")
+SYSTEM = "The other 12 users answer."
+CHATML = (
+    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
+    f"{{{{ '<|im_start|>system\n{SYSTEM}<|im_end|>\n' }}}}{{% endif %}}"
+    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abdeinorst", *(f"##{c}" for c in "abdeinorst"), "the", "rain", "bread"]
 
 Tensors = dict[str, np.ndarray]
@@ -210,7 +214,9 @@ def write_tokenizer(folder: Path, made: tokenizers.Tokenizer) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
-def write_gguf(path: Path, settings: Settings, tensors: Tensors, kind: str = "F32") -> Path:
+def write_gguf(
+    path: Path, settings: Settings, tensors: Tensors, kind: str = "F32", tokenizer: Settings | None = None
+) -> Path:
     """Write a file like llama.cpp's converter: its names, matrices of GPT-2 for W x, rotary pairs interleaved for two
     kinds of models, gammas of Gemma with 1 added, and the frequencies of Llama 3 as a tensor."""
     name = settings["model_type"].removesuffix("_text")
@@ -227,7 +233,7 @@ def write_gguf(path: Path, settings: Settings, tensors: Tensors, kind: str = "F3
         writer.add_layer_norm_eps(settings["layer_norm_epsilon"])
     else:
         add_of_llama(writer, settings)
-    add_tokenizer(writer)
+    add_tokenizer(writer, tokenizer or TOKENIZER)
     arch = next(arch for arch, its_name in gguf.MODEL_ARCH_NAMES.items() if its_name == name)
     names = gguf.get_tensor_name_map(arch, layers)
     for name, array in tensors.items():
@@ -282,15 +288,18 @@ def llama3_factors(d_k: int, base: float) -> np.ndarray:
     return np.where(wavelengths < 8192 / 4, 1, np.where(wavelengths > 8192, 8, middle)).astype(np.float32)
 
 
-def add_tokenizer(writer: gguf.GGUFWriter) -> None:
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(TOKENS)
-    writer.add_token_types([gguf.TokenType.CONTROL if t in SPECIAL else gguf.TokenType.NORMAL for t in TOKENS])
-    writer.add_token_merges(MERGES)
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(2)
-    writer.add_chat_template(CHATML)
+TOKENIZER = {
+    "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": TOKENS,
+    "tokenizer.ggml.token_type": [3 if token in SPECIAL else 1 for token in TOKENS],  # 3: a special token
+    "tokenizer.ggml.merges": MERGES, "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.eos_token_id": 2,
+    "tokenizer.chat_template": CHATML,
+}  # fmt: skip
+
+
+def add_tokenizer(writer: gguf.GGUFWriter, tokenizer: Settings) -> None:
+    adds = {str: writer.add_string, int: writer.add_uint32, list: writer.add_array}
+    for name, value in tokenizer.items():
+        adds[type(value)](name, value)
 
 
 INTERLEAVED = (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
