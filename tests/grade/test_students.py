@@ -85,7 +85,7 @@ MOVED = """dx = np.zeros_like(x)
 @pytest.mark.parametrize(("words", "name", "answers"), [
     ("is data stored outside the cache", "dropout", (LAST, "return (dy * LAST).astype(dy.dtype)")),
     ("the arguments were changed in place", "differences", (MOVED,)),
-    ("the sum over the batch axes", "linear", ("return dy @ w.T, x.T @ dy, dy.sum(axis=0)",)),
+    ("`.T` reverses all axes, also the batch axes", "linear", ("return dy @ w.T, x.T @ dy, dy.sum(axis=0)",)),
     ("mask = [[False, True, False], [False, False, False]]", "attention_forward", (ATTENTION,)),
     ("grads contains w, but no parameter has this name", "low_rank", (LOW_RANK.replace("db}", 'db, "w": self.w}'),)),
 ])
