@@ -21,7 +21,7 @@ from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.catalogue.exercise import Exercise, value_text, with_our_forward
 from numpy_attention.catalogue.table import ours
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.spec import Size, Sizes
+from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.grade.form import check_form
 from numpy_attention.grade.tutor import Failure, explain
@@ -222,21 +222,9 @@ def _error(property_: Property, entry: Entry, right: Entry, seed: int, sizes: Si
 
 
 def _draws(entry: Entry, examples: int) -> Iterator[tuple[int, Sizes]]:
-    """The smallest sizes; then sizes that all differ, and every fourth time any sizes from 1 to 3."""
-    least = _least(entry)
-    yield 0, least
-    for seed in range(1, examples):
-        rng = np.random.default_rng(seed)
-        sizes = entry.sizes(rng)
-        if seed % 4 == 3:
-            sizes = {name: _any_size(rng, size, entry.at_least.get(name, 1)) for name, size in sizes.items()}
-        yield seed, {**sizes, **entry.fixed}
-
-
-def _any_size(rng: np.random.Generator, size: Size, least: int) -> Size:
-    if isinstance(size, tuple):
-        return tuple(int(n) for n in rng.integers(1, 4, len(size)))
-    return max(int(rng.integers(1, 4)), least)
+    """Sizes that all differ; every fourth time the smallest sizes, most of which are equal."""
+    for seed in range(examples):
+        yield seed, _least(entry) if seed % 4 == 0 else entry.sizes(np.random.default_rng(seed))
 
 
 def _least(entry: Entry) -> Sizes:

@@ -35,7 +35,7 @@ def test_page_without_a_part_does_not_match() -> None:
         assert not PAGE.fullmatch(text.replace(part, "", 1)), part
 
 
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("name", hand_in.by_default_a_few(EXERCISES))
 def test_solution_passes(name: str) -> None:
     exercise = EXERCISES[name]
     own: dict[str, Any] = {}
