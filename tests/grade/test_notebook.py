@@ -130,20 +130,13 @@ def test_unchanged_exercise_is_to_do(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_package_is_callable_and_works_without_processes_and_threads(tmp_path: Path) -> None:
+def test_package_is_callable_and_works_without_processes(tmp_path: Path) -> None:
     """As in a browser."""
     code = """
 import sys
-for name in ("fcntl", "resource", "_multiprocessing"):
+for name in ("fcntl", "resource", "_multiprocessing", "hypothesis"):
     sys.modules[name] = None
-import os, _thread, numpy_attention as na
-if hasattr(os, "fork"):
-    del os.fork
-def refuse(*_):
-    raise RuntimeError("can't start new thread")
-_thread.start_new_thread = refuse
-import threading
-threading._start_new_thread = threading._start_joinable_thread = refuse
+import numpy_attention as na
 import numpy_attention.grade, numpy_attention.grade.page
 assert na.grade is numpy_attention.grade is sys.modules['numpy_attention.grade']
 assert 'numpy_attention.grade.notebook' not in sys.modules
@@ -156,4 +149,3 @@ numpy_attention.grade('softmax', hint=1)
         capture_output=True, text=True, check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert not list(tmp_path.iterdir()), "the student's folder must stay empty"

@@ -7,7 +7,7 @@ import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.page import FOLDER, PAGE, page_of
+from numpy_attention.grade.page import FOLDER, page_of
 from tests.every import each
 from tests.grade import hand_in
 
@@ -26,13 +26,6 @@ def test_page_has_title_checks_hints_and_reasoning(name: str) -> None:
     assert "  " not in page.checked + "".join(page.hints), "line ends must be single spaces"
     assert len(page.reasoning) > 200
     assert all(len(line) <= 105 for line in page.solution.splitlines())
-
-
-def test_page_without_a_part_does_not_match() -> None:
-    text = (FOLDER / "softmax.md").read_text("utf-8")
-    assert PAGE.fullmatch(text)
-    for part in ("# the", "**What is checked.**", "## Hints", "## Solution", "```python\n"):
-        assert not PAGE.fullmatch(text.replace(part, "", 1)), part
 
 
 @pytest.mark.parametrize("name", hand_in.by_default_a_few(EXERCISES))

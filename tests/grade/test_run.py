@@ -60,14 +60,6 @@ def test_slow_file_is_stopped_at_a_multiple_of_the_limit_of_a_call(
     assert "No result after 10 seconds: the function or the import of the file is too slow" in output
 
 
-@pytest.mark.parametrize("name", ["softmax", "multi_head_attention", "adam"])
-def test_stub_is_not_written_yet(tmp_path: Path, name: str) -> None:
-    code, output = grade(tmp_path, name)
-    assert code == 1
-    for words in ("not written yet", "What will be checked", "--hint 1"):
-        assert words in output
-
-
 def test_hints_are_shown_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
     file = str(FOLDER / "softmax.py")
     for number in (1, 2, 3):
