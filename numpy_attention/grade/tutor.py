@@ -173,7 +173,8 @@ def _distinguishable(yours: np.ndarray, differences: np.ndarray) -> tuple[str, s
 def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
     """The checker's report for a draw with sizes that all differ."""
     for seed in range(8):
-        if 1 in entry.sizes(np.random.default_rng(seed)).values():  # shows no pattern
+        sizes = entry.sizes(np.random.default_rng(seed))
+        if any(size == 1 for name, size in sizes.items() if name not in entry.fixed):  # shows no pattern
             continue
         try:
             with np.errstate(all="ignore"):
