@@ -27,7 +27,7 @@ from numpy_attention.grade.form import check_form
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
-FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
+FULL_CHECKS = 3  # the whole checker runs only on the first examples
 MAX_ERROR = 1e-9  # of a gradient, relative to the largest element of our own gradient
 MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
 STATES = ("right", "to do", "wrong", "broken", "too slow")
@@ -175,7 +175,7 @@ def _first_wrong_gradient(pairs: Pairs, failing: Pairs, examples: int) -> Failur
         if found is not None:
             return replace(found, error=_error(_gradients, *pair, found.seed, found.sizes or {}) or found.error)
     # If an argument is changed in place, the gradients may still be right.
-    return _first_failure(_gradients, pairs, max(examples // FULL_CHECKS, 3)) or _first_failure(
+    return _first_failure(_gradients, pairs, FULL_CHECKS) or _first_failure(
         _alone(properties.nothing_is_changed), failing, examples
     )
 
