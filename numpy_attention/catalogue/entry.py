@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class Entry:
     wrong: str = ""
     tolerance: float = 1e-6
 
-    @property
+    @cached_property
     def parsed(self) -> Spec:
         return parse(self.spec)
 

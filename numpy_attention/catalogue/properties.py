@@ -31,15 +31,10 @@ class OtherDtype(AssertionError):
         self.widened = dtype == np.float64
 
 
-def gradients_agree_with_differences(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """dx = J^T dy, as exactly as float64 differences can measure."""
-    a_sample_of_the_gradients_agrees(entry, seed, sizes, None)
-
-
-def a_sample_of_the_gradients_agrees(
-    entry: Entry, seed: int, sizes: Sizes | None = None, sample: int | None = 24
+def gradients_agree_with_differences(
+    entry: Entry, seed: int, sizes: Sizes | None = None, sample: int | None = None
 ) -> None:
-    """Checks a sample of the elements of all gradients together: fast enough for thousands of draws."""
+    """dx = J^T dy, as exactly as float64 differences can measure; of a sample of the elements, for many draws."""
     report = check(entry.case(seed, np.float64, sizes).problem(), seed, sample=sample, structure=sample is None)
     assert report.error <= entry.tolerance, f"{entry.name}: off by {report.error:.1e}, more than {entry.tolerance:.0e}"
 

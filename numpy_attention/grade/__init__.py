@@ -9,7 +9,7 @@ The package can be called like a function: `numpy_attention.grade(...)` calls `g
     child        a second Python process, which imports the file and prints the grade
     notebook     grades functions of this process
      |           answer: the student's functions, with the line of an exception;  guard: refuses our own backward
-    grading      checks one property after another; if one fails, Hypothesis finds the smallest example
+    grading      checks one property after another; if one fails, it looks for the smallest example
      |           form: number, shapes and dtypes of the gradients;  the gradients are compared with our own;
      |           if they differ, the checker finds the reason
     tutor        explains this example: with the docstring of the known mistake (in catalogue/pages) if `recognize`

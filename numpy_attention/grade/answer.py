@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from numpy_attention.errors import escaped
-from numpy_attention.grade.guard import NotOwnWork
 
 METHODS = ("__init__", "forward", "backward", "step")
 MAX_STORED = 1 << 14  # characters of printed text that are kept
 MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # printed lines that are shown, characters of a line, of a message
 NO_LIMIT: AbstractContextManager[None] = nullcontext()
-KINDS = (  # base classes of exceptions that the tutor or the checker distinguishes
-    ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NotImplementedError, OSError,
-    RuntimeError, TypeError, ValueError, Exception,
-)
+
+
+class Exit(Exception):
+    """A student's function called exit()."""
 
 
 def with_place(made: Any, file: Path, limit: AbstractContextManager[None] = NO_LIMIT, name: str = "") -> Any:
-    """The function, or the class with its methods; an exception also has the line of the student's file.
+    """The function, or the class with its methods; an exception has the line of the student's file as its `place`.
 
     `limit` is entered for each call. `name` replaces the name of the file in the texts.
     """
@@ -36,24 +35,13 @@ def with_place(made: Any, file: Path, limit: AbstractContextManager[None] = NO_L
         try:
             with limit:
                 return made(*args, **kwargs)
-        except NotOwnWork:
-            raise
         except (Exception, SystemExit) as error:
-            raise _placed_error(error, file, name or file.name) from None
+            line, text = place(error, file)
+            raised: Any = Exit(f"{error}") if isinstance(error, SystemExit) else error
+            raised.place = f" ({name or file.name}, line {line}: {text})" if line else ""
+            raise raised from None
 
     return call
-
-
-def _placed_error(error: BaseException, file: Path, name: str) -> Exception:
-    """An exception with the same name, a base class of KINDS, and a short message that can be printed.
-
-    Its attribute `place` is the line of the file.
-    """
-    message, (line, text) = message_of(error), place(error, file)
-    base = next((kind for kind in KINDS if isinstance(error, kind)), Exception)
-    parts = {"__str__": lambda _: message, "place": f" ({name}, line {line}: {text})" if line else ""}
-    made: Exception = type(type(error).__name__, (base,), parts)(message)
-    return made
 
 
 def place(error: BaseException, file: Path) -> tuple[int, str]:
@@ -64,10 +52,7 @@ def place(error: BaseException, file: Path) -> tuple[int, str]:
 
 def message_of(error: BaseException) -> str:
     """The first MAX_TEXT characters of the message of an exception, with escapes for unprintable characters."""
-    try:
-        return escaped(str(error)[:MAX_TEXT])
-    except Exception:
-        return "(its message cannot be shown)"
+    return escaped(str(error)[:MAX_TEXT])
 
 
 class Printed(io.TextIOBase):
@@ -89,8 +74,6 @@ def printed_lines(text: str, by: str) -> list[str]:
     if not said:
         return []
     shown = [escaped(line)[:MAX_WIDTH] for line in said[:MAX_LINES]]
-    if len(text) >= MAX_STORED:
-        shown.append("... and many more lines")
-    elif len(said) > MAX_LINES:
-        shown.append(f"... and {len(said) - MAX_LINES} more lines")
+    if len(said) > MAX_LINES or len(text) >= MAX_STORED:
+        shown.append("... and more lines")
     return ["", f"  {by} printed:", *(f"    {line}" for line in shown)]

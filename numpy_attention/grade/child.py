@@ -24,23 +24,24 @@ from typing import Any
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.answer import MAX_TEXT, NO_LIMIT, Printed, message_of, place, with_place
-from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.grading import Grade, grade_module, stopped
 from numpy_attention.grade.guard import NotOwnWork, guard_answers
-
-NULL_BYTES = "source code string cannot contain null bytes"  # a ValueError before Python 3.11.4
 
 
 def grade_here(file: Path, exercise: Exercise, limit: AbstractContextManager[None] = NO_LIMIT) -> Grade:
     """Grade a file in this process; `limit` is entered for each call of a student's function."""
     try:
         own = _imported(file)
+    except NotOwnWork as error:
+        return stopped(exercise, "wrong", f"{file.name}: {error}")
     except (Exception, SystemExit) as error:
-        line, text = place(error, file)
-        at = f" (line {line}: {text})" if line and not isinstance(error, SyntaxError) else ""
-        return _failed(exercise, f"{file.name}{_import_failure(error)}"[:MAX_TEXT] + at, isinstance(error, NotOwnWork))
-    missing = [f"the {kind} {name}" for name, kind in exercise.needed.items() if not _is(kind, own.get(name))]
+        return stopped(exercise, "broken", f"{file.name} {_import_failure(error, file)}")
+    made = {True: "class", False: "function"}
+    defined = {name: made[isinstance(one, type)] for name, one in own.items() if callable(one)}
+    missing = [f"the {kind} {name}" for name, kind in exercise.needed.items() if defined.get(name) != kind]
     if missing:
-        return _failed(exercise, f"{file.name} must define {', '.join(missing)}; was it renamed or deleted?")
+        text = f"{file.name} must define {', '.join(missing)}; was it renamed or deleted?"
+        return stopped(exercise, "broken", text)
     placed = {name: with_place(own[name], file, limit) for name in exercise.needed}
     return grade_module(exercise, types.SimpleNamespace(**{**own, **placed}))
 
@@ -77,35 +78,26 @@ def _imported(file: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _is(kind: str, made: Any) -> bool:
-    return isinstance(made, type) if kind == "class" else callable(made)
-
-
-def _failed(exercise: Exercise, text: str, refused: bool = False) -> Grade:
-    return Grade(exercise.name, "wrong" if refused else "broken", lines=["  " + text], summary=text)
-
-
-def _import_failure(error: BaseException) -> str:
-    if isinstance(error, NotOwnWork):
-        return f": {error}"
-    not_text = isinstance(error, SyntaxError) and not error.lineno  # Python has not read any line
-    if not_text or message_of(error) == NULL_BYTES:
-        reason = getattr(error, "msg", error)
-        return f" is not a text that Python can read ({reason}): save it again as plain text in UTF-8"
+def _import_failure(error: BaseException, file: Path) -> str:
     if isinstance(error, SyntaxError):
-        return f" is not valid Python: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"
+        if not error.lineno:  # Python has not read any line
+            return f"is not a text that Python can read ({error.msg}): save it again as plain text in UTF-8"
+        return f"is not valid Python: {error.msg}, line {error.lineno}: {(error.text or '').strip()}"[:MAX_TEXT]
+    line, text = place(error, file)
+    at = f" (line {line}: {text})" if line else ""
     if isinstance(error, ImportError):
-        return f" cannot be imported: {message_of(error)}"
-    return f" raises an error when it is imported, {type(error).__name__}: {message_of(error)}"
+        return f"cannot be imported: {message_of(error)}{at}"
+    return f"raises an error when it is imported, {type(error).__name__}: {message_of(error)}{at}"
 
 
 def main(file: str, exercise: str, seconds: str) -> None:
     """Print what the file prints, then one line with the grade."""
-    found: Any = EXERCISES[exercise]
+    found = EXERCISES[exercise]
     guard_answers(found.answers, found.parts)
     printed, limit = Printed(sys.stdout), TimeLimit(float(seconds))
     threading.Thread(target=limit.watch, daemon=True).start()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+    output: Any = printed
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         grade = grade_here(Path(file), found, limit)
     print("\n" + json.dumps(dataclasses.asdict(grade)), end="", flush=True)
     os._exit(0)  # without waiting for threads of the file

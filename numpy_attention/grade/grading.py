@@ -1,14 +1,14 @@
 """Grade one exercise: check its properties one after another; the tutor explains the first property that fails.
 
 The order is useful for a student: the forward is unchanged; the backward returns the right number of arrays with the
-right shapes; their elements are right; float32 inputs give float32 gradients. For each property Hypothesis draws sizes
-and a seed. If the property fails, Hypothesis looks for the smallest example; a softmax of one number, or a matrix of
-one number, would show too little, so only the sizes in MAY_BE_ONE are one if a larger example fails too.
+right shapes; their elements are right; float32 inputs give float32 gradients. Each property is checked on random sizes
+and numbers. If one draw fails, its sizes are reduced as long as the property still fails. A softmax of one number, or a
+matrix of one number, would show too little, so only the sizes in MAY_BE_ONE are reduced to one.
 """
 
 import copy
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -27,9 +27,8 @@ from numpy_attention.grade.form import check_form
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
-FULL_CHECKS = 4  # the whole checker runs on a quarter of the examples, but at least on three
+FULL_CHECKS = 3  # the whole checker runs only on the first examples
 MAX_ERROR = 1e-9  # of a gradient, relative to the largest element of our own gradient
-MOST = 100  # numbers in an example, so that a student can read it (a new name here changes what Hypothesis draws)
 MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
@@ -58,6 +57,11 @@ class Grade:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+def stopped(exercise: Exercise, state: str, text: str) -> Grade:
+    """The result if no property was checked."""
+    return Grade(exercise.name, state, lines=["  " + text], summary=text)
 
 
 def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
@@ -97,8 +101,8 @@ def _properties(exercise: Exercise, module: Any, subject: str, examples: int) ->
     unchanged = "the forward, compared with the formula" if exercise.from_scratch else "the given forward"
     fast = (forward, _alone(check_form), _gradients_are_ours, _alone(properties.nothing_is_changed),
             _alone(properties.dtype_is_kept))
-    # One search for all fast properties: a right answer needs no others, because Hypothesis repeats its draws.
-    failing = [pair for pair in pairs if _search(partial(_every, fast), *pair, examples, shrink=False)]
+    # One loop for all fast properties: a right answer needs no others, because each property has the same draws.
+    failing = [pair for pair in pairs if _failure(partial(_every, fast), *pair, _draws(pair[0], examples))]
     yield unchanged, partial(_first_failure, forward, failing)
     yield "number and shapes of the gradients", partial(_first_failure, _alone(check_form), failing)
     wrong = partial(_first_wrong_gradient, pairs, failing)
@@ -166,22 +170,14 @@ def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> No
 
 def _first_wrong_gradient(pairs: Pairs, failing: Pairs, examples: int) -> Failure | None:
     """Compare with our own gradient, which is fast; only then run the checker, which is a hundred times slower."""
-    for pair in pairs:
-        fails = any(pair is one for one in failing)
-        found = _smallest_failure(_gradients_are_ours, *pair, examples) if fails else None
+    for pair in failing:
+        found = _smallest_failure(_gradients_are_ours, *pair, examples)
         if found is not None:
-            try:
-                _gradients(*pair, found.seed, found.sizes)
-            except Exception as error:
-                found = replace(found, error=error)
-        else:
-            found = _smallest_failure(_gradients, *pair, max(examples // FULL_CHECKS, 3))
-            # If an argument is changed in place, the gradients may still be right.
-            if fails and found is None:
-                found = _smallest_failure(_alone(properties.nothing_is_changed), *pair, examples)
-        if found is not None:
-            return found
-    return None
+            return replace(found, error=_error(_gradients, *pair, found.seed, found.sizes or {}) or found.error)
+    # If an argument is changed in place, the gradients may still be right.
+    return _first_failure(_gradients, pairs, FULL_CHECKS) or _first_failure(
+        _alone(properties.nothing_is_changed), failing, examples
+    )
 
 
 def _first_failure(property_: Property, pairs: Pairs, examples: int) -> Failure | None:
@@ -199,46 +195,56 @@ def _first_seed(trial: Callable[[Any, int], None], made: Any, examples: int) -> 
 
 
 def _smallest_failure(property_: Property, entry: Entry, right: Entry, examples: int) -> Failure | None:
-    """The smallest counterexample, if possible without sizes of one."""
-    found = _search(property_, entry, right, examples)
-    sizes = found.sizes or {} if found is not None else {}
-    names = sizes.keys() - MAY_BE_ONE
-    if found is not None and any(sizes[name] == 1 for name in names):
-        two = {name: max(2, entry.at_least.get(name, 0)) for name in names}
-        larger = _search(property_, replace(entry, at_least={**entry.at_least, **two}), right, examples)
-        if larger is not None and type(larger.error) is type(found.error):
-            found = larger
+    """A counterexample; it has no size or seed that could be smaller."""
+    found, smaller = None, _failure(property_, entry, right, _draws(entry, examples))
+    while smaller is not None:
+        found = smaller
+        smaller = _failure(property_, entry, right, _smaller(entry, found.seed, found.sizes or {}))
     return found
 
 
-def _search(
-    property_: Property, entry: Entry, right: Entry, examples: int, shrink: bool = True
-) -> Failure | None:
-    """Let Hypothesis look for a counterexample and shrink it."""
-    from hypothesis import HealthCheck, Phase, given, settings
-    from hypothesis import strategies as st
+def _failure(property_: Property, entry: Entry, right: Entry, draws: Iterable[tuple[int, Sizes]]) -> Failure | None:
+    """The first of these draws that is a counterexample."""
+    for seed, sizes in draws:
+        error = _error(property_, entry, right, seed, sizes)
+        if error is not None:
+            return Failure(error, seed, sizes, entry, right)
+    return None
 
-    from numpy_attention.gradcheck.strategies import sizes_of
 
-    found: list[Failure] = []
-
-    @settings(
-        max_examples=examples, database=None, deadline=None, derandomize=True, report_multiple_bugs=False,
-        suppress_health_check=list(HealthCheck), phases=[Phase.generate, *([Phase.shrink] if shrink else [])],
-        print_blob=False
-    )
-    @given(sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=MOST), st.integers(0, 99))
-    def attempt(sizes: Sizes, seed: int) -> None:
-        try:
-            with np.errstate(all="ignore"):
-                property_(entry, right, seed, sizes)
-        except Exception as error:
-            found[:] = [Failure(error, seed, sizes, entry, right)]
-            raise AssertionError from error
-
+def _error(property_: Property, entry: Entry, right: Entry, seed: int, sizes: Sizes) -> Exception | None:
     try:
-        attempt()
-    except BaseException:  # Hypothesis raises the exception that it found, sometimes in a group
-        if not found:
-            raise
-    return found[0] if found else None
+        with np.errstate(all="ignore"):
+            property_(entry, right, seed, sizes)
+    except Exception as error:  # a student's function may raise any error
+        return error
+    return None
+
+
+def _draws(entry: Entry, examples: int) -> Iterator[tuple[int, Sizes]]:
+    """Sizes that all differ; every fourth time the smallest sizes, most of which are equal."""
+    for seed in range(examples):
+        yield seed, _least(entry) if seed % 4 == 0 else entry.sizes(np.random.default_rng(seed))
+
+
+def _least(entry: Entry) -> Sizes:
+    """The smallest sizes that an example should have, without leading axes."""
+    sizes: Sizes = {}
+    for name in entry.parsed.size_names:
+        sizes[name] = () if name == "..." else max(1 if name in MAY_BE_ONE else 2, entry.at_least.get(name, 0))
+    return {**sizes, **entry.fixed}
+
+
+def _smaller(entry: Entry, seed: int, sizes: Sizes) -> Iterator[tuple[int, Sizes]]:
+    """Draws that are simpler in one respect; a size of one, which shows little, is replaced by two."""
+    least = _least(entry)
+    for name, size in sizes.items():
+        wanted = least[name]
+        if isinstance(size, tuple):
+            shorter = [size[:i] + size[i + 1 :] for i in range(len(size))]
+            lower = [(*size[:i], n - 1, *size[i + 1 :]) for i, n in enumerate(size) if n > 1]
+            yield from ((seed, {**sizes, name: axes}) for axes in (shorter + lower if name not in entry.fixed else []))
+        elif size != wanted:
+            yield seed, {**sizes, name: wanted}
+            yield from ((seed, {**sizes, name: n}) for n in range(3, size) if n != wanted)
+    yield from ((fewer, sizes) for fewer in range(seed))

@@ -21,17 +21,11 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.errors import InputError
 from numpy_attention.grade.answer import Printed, printed_lines, with_place
 from numpy_attention.grade.grading import Grade, grade_module
 from numpy_attention.grade.page import page_of
-from numpy_attention.grade.run import (
-    GradeError,
-    answer_text,
-    exercise_of,
-    hint_text,
-    hypothesis_elsewhere,
-    require_hypothesis,
-)
+from numpy_attention.grade.run import answer_text, exercise_of, hint_text
 
 HERE = Path(__file__).parent
 FOLDERS = (HERE / "exercises", HERE.parents[1] / "tutorials" / "exercises")  # in an installed package, in a repository
@@ -48,7 +42,7 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
     with Ctrl-C, or with "Interrupt" in the menu "Kernel". Time and memory have no limit, and nothing is refused
     except the package's own functions.
 
-    Raises: GradeError, with a message of one line, for an unknown exercise or function.
+    Raises: InputError, with a message of one line, for an unknown exercise or function.
 
     >>> grade("gelu", hint=1)
     Hint 1 of 3: Use the product rule: y = x P(x), so y' = P + x P'.
@@ -58,13 +52,9 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
     if hint is not None:
         print(hint_text(found, hint, "hint="))
         return None
-    require_hypothesis()
     named = {name: _with_file(made) for name, made in _named(found, answers).items()}
     module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), io.StringIO()
-    with (
-        hypothesis_elsewhere(), redirect_stdout(Printed(printed)), warnings.catch_warnings(),
-        np.errstate(all="ignore")
-    ):
+    with redirect_stdout(Printed(printed)), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         result = grade_module(found, module)
     result.lines += printed_lines(printed.getvalue(), "Your code")
@@ -81,28 +71,23 @@ def _named(exercise: Exercise, answers: tuple[Any, ...]) -> dict[str, Any]:
     written = [name for name in needed if exercise.from_scratch or f"{name}_backward" not in needed]
     call = f'na.grade("{exercise.name}", {", ".join(written)})'
     if not answers:
-        raise GradeError(f"grade: no function is given; write {call}")
-    named: dict[str, Any] = {}
-    for made in answers:
-        name = getattr(made, "__name__", type(made).__name__)
-        if name not in needed and len(answers) == len(written) == 1:
-            name = written[0]
-        if name not in needed or name in named:
-            why = f"{name} twice" if name in named else f"{name}, which is not in the file of the exercise"
-            raise GradeError(f"grade: {exercise.name} needs {', '.join(written)}, got {why}; write {call}")
+        raise InputError(f"grade: no function is given; write {call}")
+    named = {getattr(made, "__name__", type(made).__name__): made for made in answers}
+    if len(answers) == len(written) == 1 and not named.keys() & needed.keys():
+        named = {written[0]: answers[0]}
+    for name, made in named.items():
+        if name not in needed:
+            raise InputError(f"grade: {exercise.name} needs {', '.join(written)}, got {name}; write {call}")
         if not callable(made) or isinstance(made, type) != (needed[name] == "class"):
-            raise GradeError(f"grade: {name} must be a {needed[name]}, got {made!r:.80}")
+            raise InputError(f"grade: {name} must be a {needed[name]}, got {made!r:.80}")
         if str(getattr(made, "__module__", "")).startswith("numpy_attention."):
-            raise GradeError(f"grade: {name} of the package is not your own answer; write your own {needed[name]}")
-        named[name] = made
+            raise InputError(f"grade: {name} of the package is not your own answer; write your own {needed[name]}")
     return named
 
 
 def _exercise_file(name: str) -> dict[str, Any]:
     """The names that the file of the exercise defines."""
-    file = next((folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file()), None)
-    if file is None:
-        raise GradeError(f"grade: {name}.py was not found in {FOLDERS[0]}; install numpy_attention again")
+    file = next(folder / f"{name}.py" for folder in FOLDERS if (folder / f"{name}.py").is_file())
     namespace: dict[str, Any] = {"__name__": name}
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), namespace)
     return namespace

@@ -63,8 +63,3 @@ def test_wrong_call_changes_only_one_input() -> None:
     assert calls["x:int64"]["x"].dtype == np.int64
     assert calls["w.T"]["w"].shape == (4, 3)
     assert all(calls[change]["x"].shape == (2, 3) for change in calls)
-
-
-def test_refuses_unknown_syntax_of_a_wrong_call() -> None:
-    with pytest.raises(ValueError, match="cannot read the wrong call 'w>3'"):
-        Entry("linear", "linear", "w: d", wrong="w>3").case(0).wrong_calls()

@@ -80,10 +80,8 @@ def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     """Even draws have sizes that all differ, odd draws any sizes from 1 to 4; a few draws check every element."""
     for number in range(DRAWS):
         sizes = any_sizes(entry, np.random.default_rng([number, 17])) if number % 2 else None
-        if number % 40 in (0, 9):
-            properties.gradients_agree_with_differences(entry, number, sizes)
-        else:
-            properties.a_sample_of_the_gradients_agrees(entry, number, sizes)
+        sample = None if number % 40 in (0, 9) else 24
+        properties.gradients_agree_with_differences(entry, number, sizes, sample)
 
 
 def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
@@ -100,17 +98,6 @@ def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
         if sum(math.prod(shape) for shape in entry.parsed.shapes(sizes).values()) <= 100:
             break
     return sizes
-
-
-@pytest.mark.parametrize(("name", "seed", "sizes"), [
-    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # the error estimate was too small
-    ("SequenceClassifier: mean", 0, None),  # an inactive relu that is almost active
-    ("relu", 18, None),
-    ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
-    ("linear_cross_entropy: logits of some hundred, blocks of 2", 2956, None),  # off by 1e-10 of the gradient
-], ids=["error estimate", "relu in a model", "relu", "rounded softmax", "small error"])
-def test_earlier_false_alarms_do_not_return(name: str, seed: int, sizes: dict | None) -> None:
-    properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
 
 
 def changes_x(x: np.ndarray) -> Any:
@@ -139,22 +126,6 @@ def test_property_fails_for_a_broken_op(name: str) -> None:
     entry = Entry("broken", "broken", "x: B d", op, op_backward)
     with pytest.raises(AssertionError, match=message):
         getattr(properties, name)(entry, 0)
-
-
-@pytest.mark.parametrize(("dtypes", "widened"), [
-    ({"y": np.float64}, True), ({"dx": np.float64}, True),
-    ({"y": np.float32}, False), ({"dx": np.float32}, False), ({"dx": np.float16}, False),
-])
-def test_error_for_a_changed_dtype_has_flag_widened(dtypes: dict[str, type], widened: bool) -> None:
-    def op(x: np.ndarray) -> Any:
-        return x.astype(dtypes.get("y", x.dtype)), x
-
-    def op_backward(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy.astype(dtypes.get("dx", x.dtype))
-
-    with pytest.raises(properties.OtherDtype) as failure:
-        properties.dtype_is_kept(Entry("broken", "broken", "x: B d", op, op_backward), 0)
-    assert failure.value.widened == widened
 
 
 def test_reports_forward_that_changes_its_inputs() -> None:

@@ -1,14 +1,18 @@
 """The README's commands and links work, and its formulas and the tutor's answer are real."""
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.grade.child import grade_here
+from numpy_attention.grade.run import answer_text
 from tests.every import each
-from tests.grade.hand_in import grade
+from tests.grade.hand_in import written
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -57,14 +61,18 @@ def test_three_forward_lines_and_their_backward_lines_are_attention(rng: np.rand
         np.testing.assert_allclose(names[name], expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.slow
-def test_answer_of_the_tutor_is_real(tmp_path: Path) -> None:
+def test_answer_of_the_tutor_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The README breaks lines at other places, and leaves out text at each line of three dots."""
     answer = re.search(r"on the softmax was\s`(return .*)`", README)
     assert answer
     command, *parts = after("tutor").split("...\n")
     assert command == "$ .venv/bin/python -m numpy_attention grade tutorials/exercises/softmax.py\n"
-    printed = " ".join(grade(tmp_path, "softmax", answer[1])[1].split())
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the folder of the file is added to it
+    exercise = EXERCISES["softmax"]
+    result = grade_here(written(tmp_path, "softmax", answer[1]), exercise)
+    file = "grade tutorials/exercises/softmax.py"
+    text = answer_text(exercise, result, f"python -m numpy_attention {file} --hint 1", f"{file} --solution softmax")
+    printed = " ".join(text.split())
     for part in parts:
         _, found, printed = printed.partition(" ".join(part.split()))
         assert found, f"the tutor does not print this part, or not here:\n{part}\nbut:\n{printed}"

@@ -1,9 +1,13 @@
 """Helpers that act as a student: they hand in a file, or a module with one known mistake."""
 
+from collections.abc import Iterable
+from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from numpy_attention import layers
 from numpy_attention.catalogue import Mistake
@@ -11,9 +15,15 @@ from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade import child, run
 
+BY_DEFAULT = ("softmax", "linear", "embedding", "attention_forward", "adam", "top_p")
 UNWRITTEN = "raise NotImplementedError"
 FOLDER = Path(__file__).parents[2] / "tutorials" / "exercises"
 RIGHT = "return y * (dy - (dy * y).sum(axis=axis, keepdims=True))"  # of the exercise softmax
+
+
+def by_default_a_few(names: Iterable[str]) -> list[Any]:
+    """Parameters of a test; all exercises except a few are slow."""
+    return [pytest.param(name, marks=() if name in BY_DEFAULT else pytest.mark.slow) for name in names]
 
 
 def written(folder: Path, name: str, *answers: str, before: str = "", after: str = "") -> Path:
@@ -29,10 +39,10 @@ def grade(
     folder: Path, name: str, *answers: str, time_limit: float = 60.0, before: str = "", after: str = ""
 ) -> tuple[int, str]:
     """The exit code and the text of the command."""
-    out = StringIO()
     file = written(folder, name, *answers, before=before, after=after)
-    code = run.main([str(file)], time_limit=time_limit, stream=out)
-    return code, out.getvalue()
+    with redirect_stdout(StringIO()) as out:
+        right = run.grade_files([str(file)], None, time_limit)
+    return 0 if right else 1, out.getvalue()
 
 
 def tutor_text(folder: Path, name: str, *answers: str) -> str:

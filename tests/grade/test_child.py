@@ -1,6 +1,5 @@
 """A file is imported and graded; the tutor explains every problem of the import."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,6 @@ def test_right_answer_passes_and_may_import_modules_of_its_folder(
     ("def softmax(:\n", "softmax.py is not valid Python: invalid syntax, line 1: def softmax(:"),
     ("1 / 0\n", "raises an error when it is imported, ZeroDivisionError: division by zero (line 1: 1 / 0)"),
     ("raise SystemExit(5)\n", "raises an error when it is imported, SystemExit: 5 (line 1: raise SystemExit(5))"),
-    (
-        "raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})()\n",
-        "raises an error when it is imported, Odd: (its message cannot be shown)",
-    ),
 ])
 def test_failed_import_is_explained(tmp_path: Path, before: str, words: str) -> None:
     grade = graded(written(tmp_path, "softmax", before=before))
@@ -41,7 +36,7 @@ def test_failed_import_is_explained(tmp_path: Path, before: str, words: str) -> 
     assert grade.summary == grade.text.strip()
 
 
-@pytest.mark.parametrize("data", ["x = 1\n".encode("utf-16"), b"\x7fELF\0\0", b"# coding: utf-99\n"])
+@pytest.mark.parametrize("data", ["x = 1\n".encode("utf-16"), b"# coding: utf-99\n"])
 def test_file_that_is_not_text_is_explained(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "softmax.py"
     file.write_bytes(data)
@@ -68,10 +63,3 @@ def test_error_in_a_function_names_the_innermost_line_of_the_file(tmp_path: Path
     text = " ".join(grade.text.split())
     assert "stopped with IndexError: index 99 is out of bounds" in text
     assert ": return dy[99])" in text
-
-
-def test_time_limit_counts_only_calls() -> None:
-    limit = child.TimeLimit(5.0)
-    with limit:
-        assert 0 < limit.end - time.monotonic() <= 5.0
-    assert limit.end - time.monotonic() > 1e9

@@ -7,7 +7,7 @@ import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.page import FOLDER, PAGE, page_of
+from numpy_attention.grade.page import FOLDER, page_of
 from tests.every import each
 from tests.grade import hand_in
 
@@ -28,14 +28,7 @@ def test_page_has_title_checks_hints_and_reasoning(name: str) -> None:
     assert all(len(line) <= 105 for line in page.solution.splitlines())
 
 
-def test_page_without_a_part_does_not_match() -> None:
-    text = (FOLDER / "softmax.md").read_text("utf-8")
-    assert PAGE.fullmatch(text)
-    for part in ("# the", "**What is checked.**", "## Hints", "## Solution", "```python\n"):
-        assert not PAGE.fullmatch(text.replace(part, "", 1)), part
-
-
-@pytest.mark.parametrize("name", EXERCISES)
+@pytest.mark.parametrize("name", hand_in.by_default_a_few(EXERCISES))
 def test_solution_passes(name: str) -> None:
     exercise = EXERCISES[name]
     own: dict[str, Any] = {}

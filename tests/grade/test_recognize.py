@@ -1,18 +1,15 @@
 """The tutor names every known mistake, and gives no name to other answers."""
 
-from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 
 from numpy_attention.catalogue import MISTAKES
-from numpy_attention.catalogue.compare import same
-from numpy_attention.catalogue.table import CATALOGUE, EXERCISES, ours
+from numpy_attention.catalogue.table import EXERCISES, ours
 from numpy_attention.grade.grading import grade_module
-from numpy_attention.grade.recognize import outcome, recognize
-from tests.grade.hand_in import answer_of
+from numpy_attention.grade.recognize import recognize
+from tests.grade.hand_in import answer_of, by_default_a_few
 
 FOUND_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # no single run shows them
 OPTIONS_OF_NO_EXERCISE = {
@@ -22,7 +19,7 @@ OPTIONS_OF_NO_EXERCISE = {
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
 
 
-@pytest.mark.parametrize("name", [exercise.name for exercise in EXERCISES.values() if exercise.mistakes])
+@pytest.mark.parametrize("name", by_default_a_few([one.name for one in EXERCISES.values() if one.mistakes]))
 def test_every_known_mistake_is_recognized(name: str) -> None:
     exercise = EXERCISES[name]
     for mistake in exercise.mistakes:
@@ -75,24 +72,3 @@ def test_unknown_mistake_is_not_named() -> None:
     module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []
-
-
-def test_outcomes_are_equal_only_for_equal_ops_and_draws() -> None:
-    entry = CATALOGUE["softmax"]
-    assert same(outcome(entry, 0, None), outcome(entry, 0, None))
-    assert not same(outcome(entry, 0, None), outcome(entry, 1, None))
-    assert not same(outcome(entry, 0, None), outcome(MISTAKES["diagonal_only"].spoil(entry), 0, None))
-
-    def stops(dy: np.ndarray, cache: Any) -> None:
-        raise ZeroDivisionError
-
-    assert outcome(replace(entry, op_backward=stops), 0, None) is None
-
-
-@pytest.mark.parametrize(("mistake", "changed"), [
-    ("gamma_left_out", (False, False)), ("scratch_in_dy", (True, False)), ("scratch_in_the_cache", (False, True)),
-])
-def test_outcome_contains_in_place_changes(mistake: str, changed: tuple[bool, bool]) -> None:
-    found = outcome(MISTAKES[mistake].spoil(CATALOGUE["layer_norm"]), 0, None)
-    assert found is not None
-    assert (found.changed_dy, found.changed_cache) == changed

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.grade.hand_in import UNWRITTEN, tutor_text
+from tests.grade.hand_in import BY_DEFAULT, UNWRITTEN, tutor_text
 
 ATTENTION = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype)
     if mask is not None:
@@ -62,7 +62,9 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if NAMED[name][0] in BY_DEFAULT else pytest.mark.slow) for name in NAMED
+])
 def test_mistake_is_named(tmp_path: Path, name: str) -> None:
     output = tutor_text(tmp_path, *NAMED[name])
     assert f"a known mistake, `{name}`" in output, output
@@ -85,7 +87,7 @@ MOVED = """dx = np.zeros_like(x)
 @pytest.mark.parametrize(("words", "name", "answers"), [
     ("is data stored outside the cache", "dropout", (LAST, "return (dy * LAST).astype(dy.dtype)")),
     ("the arguments were changed in place", "differences", (MOVED,)),
-    ("the sum over the batch axes", "linear", ("return dy @ w.T, x.T @ dy, dy.sum(axis=0)",)),
+    ("`.T` reverses all axes, also the batch axes", "linear", ("return dy @ w.T, x.T @ dy, dy.sum(axis=0)",)),
     ("mask = [[False, True, False], [False, False, False]]", "attention_forward", (ATTENTION,)),
     ("grads contains w, but no parameter has this name", "low_rank", (LOW_RANK.replace("db}", 'db, "w": self.w}'),)),
 ])

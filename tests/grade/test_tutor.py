@@ -57,7 +57,7 @@ def test_shapes_that_do_not_match_are_shown_without_numbers(tmp_path: Path, back
 
 
 def test_product_with_different_inner_sizes_is_explained(tmp_path: Path) -> None:
-    output = tutor_text(tmp_path, "linear", "return dy @ w, x, dy")
+    output = tutor_text(tmp_path, "linear", "return dy @ w, w, w[0]")
     assert "The inner sizes of the product are not equal: is a transpose missing?" in output
 
 
