@@ -84,9 +84,10 @@ def test_without_layer_attend_draws_the_layer_that_looks_least_at_the_first_toke
         (["--text", "fox \u20ac"], "unknown to the model: '\u20ac'"),
         (["--layer", "4"], "--layer must be from 0 to 3, got 4"),
         (["--layer", "-1"], "--layer must be from 0 to 3, got -1"),
-        (["--head", "4"], "--head must be from 0 to 3, got 4"),
-        (["--text", "f", "--head", "0", "--out", "/no/a.png"], "cannot read or write /no/"),
-        (["--text", "f", "--head", "0", "--out", "a.xyz"], "'xyz' is not supported"),
+        (["--layer", "0", "--head", "4"], "--head must be from 0 to 3, got 4"),
+        (["--head", "0"], "--head 0 needs --layer: every layer has its own head 0"),
+        (["--text", "f", "--layer", "0", "--head", "0", "--out", "/no/a.png"], "cannot read or write /no/"),
+        (["--text", "f", "--layer", "0", "--head", "0", "--out", "a.xyz"], "'xyz' is not supported"),
     ],
 )
 def test_refuses_undrawable_arguments_in_one_line(options: list[str], message: str, capsys: Captured) -> None:

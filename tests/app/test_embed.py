@@ -60,3 +60,10 @@ def test_refuses_unusable_arguments_in_one_line(path: Path, file: Path, tmp_path
     assert f"--query is 22 tokens long; at most {CONTEXT} are possible" in long
     assert "cannot read none.txt: No such file" in refused(capsys, "embed", path, "none.txt", *query)
     assert "only a TextEncoder can compare" in refused(capsys, "embed", tiny.write(tmp_path, "gpt2"), file, *query)
+
+
+def test_refuses_a_text_that_is_too_long(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numpy_attention.app.reading.MAX_FILE", 10)
+    (tmp_path / "long.txt").write_text("one line\nanother line\n")
+    said = refused(capsys, "embed", "minilm", tmp_path / "long.txt", "--query", "a line")
+    assert "long.txt is 22 bytes long; at most 10 are read: split it into smaller files" in said

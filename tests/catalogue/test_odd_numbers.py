@@ -181,5 +181,5 @@ def check_all(taken: Taken, values: tuple[Any, ...]) -> None:
     lambda rng: write(rng=rng),
 ], ids=["dropout", "attention", "a layer", "generation"])
 def test_error_for_a_seed_shows_how_to_make_a_generator(call: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError, match=r"rng must be a np.random.Generator or None, got int; np.random.default_rng.3"):
+    with pytest.raises(TypeError, match=r"rng must be a np.random.Generator or None, got 3; np.random.default_rng.3"):
         call(3)
