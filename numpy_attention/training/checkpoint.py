@@ -11,7 +11,7 @@ The files in the directory of a run:
     checkpoint.npz              step 600
     checkpoint.previous.npz     step 400: first it gets this second name, then step 600 takes its old name
     checkpoint.best.npz         step 400: also this name, after the best evaluation so far
-    loss.png, ...               pictures of the log, with matplotlib, at the end (app/pictures.py)
+    loss.png                    a picture of the log, with matplotlib, at the end (app/train.py)
     adapter.safetensors         the result of fine-tuning, or merged.safetensors, at the end (pretrained/fine_tuning.py)
 
 A name is given by one rename, which happens completely or not at all, when all of the file is on the disk. So a save

@@ -7,7 +7,6 @@ from typing import Any
 
 from numpy_attention.files import atomic_write
 
-ENDINGS = (".png", ".svg", ".pdf")  # the file formats that need only matplotlib
 INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
