@@ -35,7 +35,7 @@ def tutorials() -> list[Path]:
 
 def store(path: Path) -> None:
     """Run a tutorial from top to bottom, and store the outputs of the cells that depend on a real model."""
-    from numpy_attention.app.plots.style import save
+    from numpy_attention.app.plots import save
 
     text = path.read_text("utf-8")
     names, namespace = stored_names(text), {"__name__": "__main__"}

@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from numpy_attention.app.plots.style import COLOURS, INK
+from numpy_attention.app.plots import COLOURS, INK
 
 WIDTH, SIZE, LINE = 420, 13, 17
 BLUE, ORANGE, GREEN, PURPLE, _ = COLOURS

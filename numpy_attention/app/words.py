@@ -1,4 +1,4 @@
-"""sample and chat: a model writes, and its text appears piece by piece."""
+"""sample and chat: a model writes, and its text appears piece by piece; fetch: download a model."""
 
 import argparse
 import contextlib
@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.app.source import encoded, load_model
 from numpy_attention.backend import get_backend
 from numpy_attention.errors import InputError, require_size
 from numpy_attention.models.generate import stream
@@ -18,10 +17,18 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.models.sampling import check_sampling
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
+from numpy_attention.pretrained.fetch import fetch as download
+from numpy_attention.pretrained.named import encoded, load_model
 from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.training.data import Vocabulary
 
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
+
+
+def fetch(a: argparse.Namespace) -> int:
+    """Download a model; print its path and license."""
+    print(f"{download(a.name)}: license Apache-2.0")
+    return 0
 
 
 def sample(a: argparse.Namespace) -> int:

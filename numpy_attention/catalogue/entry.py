@@ -6,7 +6,6 @@ An entry and a seed give a case: sizes, random arrays and, for a layer, a new la
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -131,10 +130,6 @@ class Case:
             return layer.loss, lambda dloss, cache: layer.backward(cache)
         return layer.forward, layer.backward
 
-    def wrong_calls(self) -> dict[str, Arrays]:
-        """The inputs of each wrong call; the keys describe the mistake."""
-        return {change: {**self.inputs, **_changed_input(change, self.inputs)} for change in self.entry.wrong.split()}
-
 
 def op_entry(name: str, spec: str, variant: str = "", **more: Any) -> Entry:
     """An entry for an op of Part I or VII and its backward, found by the public name."""
@@ -170,20 +165,3 @@ def dropout_on(_: Sizes) -> Mapping[str, Any]:
 def times(name: str, factor: float) -> Callable[[Arrays, Sizes], Arrays]:
     """A function for `prepare` that multiplies one input by a factor."""
     return lambda inputs, sizes: {**inputs, name: inputs[name] * inputs[name].dtype.type(factor)}
-
-
-def _changed_input(change: str, inputs: Arrays) -> Arrays:
-    found = re.fullmatch(r"(\w+?)(?:([+-]\d+)|:(\w+)|\.(T)|\[(\w+)\]|=(-?\d+))", change)
-    if found is None:
-        raise ValueError(f"catalogue: cannot read the wrong call {change!r}")
-    name, axis, dtype, transpose, flat, value = found.groups()
-    x = inputs[name]
-    if axis:  # add one element along an axis
-        return {name: np.concatenate([x, np.take(x, [0], axis=int(axis))], axis=int(axis))}
-    if dtype:
-        return {name: x.astype(dtype)}
-    if transpose:
-        return {name: x.swapaxes(-1, -2)}
-    if flat:  # add or remove an axis, or replace the array by a list
-        return {name: {"list": x.tolist(), "more": x[None], "row": x[0]}[flat]}
-    return {name: np.full_like(x, int(value))}

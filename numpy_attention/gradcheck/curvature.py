@@ -27,7 +27,7 @@ import numpy as np
 
 from numpy_attention.gradcheck.complex_step import H as STEP
 from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
-from numpy_attention.gradcheck.line import Outputs, rms
+from numpy_attention.gradcheck.line import Outputs
 from numpy_attention.gradcheck.problem import (
     Arrays,
     FunctionProblem,
@@ -43,7 +43,6 @@ from numpy_attention.gradcheck.problem import (
     is_meant,
     split_options,
 )
-from numpy_attention.gradcheck.tolerance import random_cotangent
 
 ByName = dict[str, np.ndarray]
 
@@ -171,31 +170,6 @@ class BackwardProblem(Problem):
             reason = f"gradgrad needs a backward of complex arrays: {error}"
             raise NoComplexStep(f"gradcheck {self.first.name}: {reason}") from error
         return {self.dy: tuple(Ju) if len(Ju) > 1 else Ju[0], **Hu}
-
-
-def symmetry(problem: Problem, seed: int = 0) -> float:
-    """The difference of u^T H v and v^T H u for random u and v, relative to the terms of both sums and of L.
-
-    Formula: |u^T H v - v^T H u| / sum(|u H v| + |v H u|, |dy y|), for u and v of the size of the arrays
-
-    Near 1e-16 for a right backward. A larger number proves a mistake; a small one proves nothing.
-
-    Raises: NoComplexStep if complex arrays do not work; any error of the function.
-    """
-    rng = np.random.default_rng([seed, 17])
-    y, cache = problem.run(problem.inputs)
-    dy = random_cotangent(y, seed)
-    grads = problem.pull_back(dy, cache)
-    known = {name: x for name, x in problem.inputs.items() if grads.get(name) is not None}
-    u, v = (
-        {name: rng.standard_normal(x.shape) * (rms(np.asarray(x, np.float64)) or 1.0) for name, x in known.items()}
-        for _ in range(2)
-    )
-    Hu, Hv = hessian_times(problem, u, dy), hessian_times(problem, v, dy)
-    uHv, vHu = ([one[name] * times[name] for name in known] for one, times in ((u, Hv), (v, Hu)))
-    terms = [*uHv, *vHu, *(a * b for a, b in zip(dy, y, strict=True))]
-    apart = sum(float(one.sum()) for one in uHv) - sum(float(one.sum()) for one in vHu)
-    return abs(apart) / (sum(float(np.abs(one).sum()) for one in terms) or 1.0)
 
 
 def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:

@@ -35,7 +35,7 @@ def experiments(evidence: Evidence) -> Iterator[str]:
     some = [of_steps, simpler.at_neutral_values, _not_transposed, simpler.without_options, ignored_places_of_dy]
     if any(report.wrong.sum() == 1 < report.wrong.size for report in wrong):
         some.remove(ignored_places_of_dy)
-    at_simpler = [simpler.without_weights, simpler.at_identity, simpler.of_single_elements]
+    at_simpler = [simpler.at_identity, simpler.of_single_elements]
     every = [*at_simpler, _of_a_layers_input, mixing, _sums_and_lengths]
     if all(report.error < SMALL for report in wrong):
         some, every = [], [_of_a_layers_input]

@@ -10,8 +10,8 @@ seeds are 0, 1, 2, ... in every run. A failed example prints the command that re
 
     pytest "test_mine.py::test_my_op[seed7-d3]" --gradcheck-seed 7
 
-Any other seed works in the same way. On a terminal or with `-v`, a long check prints its time every five seconds.
-Hypothesis is not needed; with Hypothesis, `strategies.py` also shrinks failing examples.
+Any other seed works in the same way. Hypothesis is not needed; with Hypothesis, `strategies.py` also shrinks failing
+examples.
 
 pytest imports this file when it starts, so every other module of the package is imported at its first use.
 
@@ -19,20 +19,16 @@ PYTEST_DONT_REWRITE
 """
 
 import argparse
-import contextlib
 import difflib
 import functools
 import importlib
 import re
-import threading
-import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-EVERY = 5.0  # seconds between two lines about a long check
 EXAMPLES = 25
 OPTIONS = ("examples", "seed", "fixed", "at_least", "largest", "dtype", "special")  # of the marker
 
@@ -54,8 +50,8 @@ class Example:
 class Checker:
     """The value of the fixture `gradcheck`: the three checks; the default seed is the seed of the example."""
 
-    def __init__(self, node: pytest.Item, seed: int, print_line: Callable[[str], None] | None) -> None:
-        self._node, self._seed, self._print_line = node, seed, print_line
+    def __init__(self, node: pytest.Item, seed: int) -> None:
+        self._node, self._seed = node, seed
 
     def __repr__(self) -> str:
         return f"<gradcheck, seed {self._seed}>"
@@ -64,8 +60,7 @@ class Checker:
         __tracebackhide__ = True
         checks = _of("check")
         try:
-            with reporting_time(f"gradcheck {self._node.name}", self._print_line):
-                report = getattr(checks, name)(*what, **{"seed": self._seed, **more})
+            report = getattr(checks, name)(*what, **{"seed": self._seed, **more})
         except _of("report").GradientError as error:
             raise error.with_traceback(None) from error.__cause__  # a traceback through the checker does not help
         self._node.add_report_section("call", "gradcheck", f"{report}\n")
@@ -76,32 +71,11 @@ class Checker:
     layer = functools.partialmethod(_run, "gradcheck_layer")
 
 
-@contextlib.contextmanager
-def reporting_time(name: str, print_line: Callable[[str], None] | None) -> Iterator[None]:
-    """Print the time every few seconds while the `with` block runs."""
-    if print_line is None:
-        yield
-        return
-    over, begin = threading.Event(), time.monotonic()
-
-    def watch() -> None:
-        while not over.wait(EVERY):
-            print_line(f"{name}: {time.monotonic() - begin:.0f} s so far")
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
 @pytest.fixture
 def gradcheck(request: pytest.FixtureRequest) -> Checker:
     """Check gradients: gradcheck(op, op_backward, inputs), or gradcheck.vjp(f, vjp, inputs), .layer(layer, inputs)."""
     example = _example(request.node)
-    return Checker(request.node, example.seed if example else 0, _line_printer(request.config))
+    return Checker(request.node, example.seed if example else 0)
 
 
 @pytest.fixture
@@ -183,21 +157,6 @@ def _example(node: Any) -> Example | None:
     params: dict[str, Any] = getattr(getattr(node, "callspec", None), "params", {})
     example = params.get("drawn")
     return example if isinstance(example, Example) else None
-
-
-def _line_printer(config: pytest.Config) -> Callable[[str], None] | None:
-    """A function that prints a line while pytest captures output; None without a terminal and without -v."""
-    reporter = config.pluginmanager.get_plugin("terminalreporter")  # none in the workers of pytest-xdist
-    capture = config.pluginmanager.get_plugin("capturemanager")
-    if reporter is None or not (reporter.isatty or config.getoption("verbose") > 0):
-        return None
-
-    def print_line(line: str) -> None:
-        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
-            reporter.ensure_newline()
-            reporter.write_line(line)
-
-    return print_line
 
 
 def _of(module: str) -> Any:

@@ -2,7 +2,6 @@
 
     a mask, a vector      a mask that hides nothing, a gamma of ones: is the mask or gamma left out?
     options               without an option
-    weights of zero       only the residual path is left
     identity matrices     a projection that is left out does not matter, and the order of the elements becomes visible
     one element           its effect on each output, in the forward and in the backward: a hidden mask, or another order
 
@@ -80,33 +79,6 @@ def _of_ones(evidence: Evidence, names: list[str], name: str, value: np.ndarray)
             f"right when {name} has one value everywhere, else wrong: {name} is applied at the wrong place, before a "
             "sum or a mean instead of after it"
         )
-
-
-def without_weights(evidence: Evidence, names: list[str]) -> Iterator[str]:
-    """Whether the direct path from an argument to the output, which is left when all weights are zero, is wrong."""
-    dy = evidence.scalar.dy[0]
-    for name in names if len(evidence.scalar.dy) == 1 else ():
-        others = {key: 0 * value for key, value in evidence.arrays.items() if key != name and is_float(value)}
-        most = max((value.ndim for value in others.values()), default=0)  # without matrices, vectors are the weights
-        weights = {key: value for key, value in others.items() if value.ndim >= min(most, 2) > 0}
-        if not weights or dy.shape != evidence.exact[name].shape:
-            continue
-        arrays = {**evidence.exact, **weights}
-        grad = evidence.problem.gradients(arrays, evidence.scalar.dy)[name]
-        v = np.random.default_rng(evidence.report.seed).standard_normal(dy.shape)
-        moved = evidence.forward(name, v, arrays)
-        direct = largest(moved - np.sum(moved * v) / np.sum(v * v) * v) <= 1e-6 * largest(moved)
-        if grad is None or not moved.any() or (direct and np.allclose(grad * v, dy * moved)):
-            continue
-        if not grad.any():
-            how = "is left out"
-        elif direct:
-            how = "goes through the backward of the norm (or of another function): it must be the term dy alone"
-        elif np.allclose(grad, dy):
-            how = "does not go through the backward of the norm (or of another function) after the sum"
-        else:
-            continue
-        yield f"d{name} is wrong even when all weights are zero: the residual path from {name} to the output {how}"
 
 
 def at_identity(evidence: Evidence, names: list[str]) -> Iterator[str]:

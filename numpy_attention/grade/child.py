@@ -11,11 +11,8 @@ import dataclasses
 import faulthandler
 import importlib.util
 import json
-import math
 import os
 import sys
-import threading
-import time
 import types
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -47,24 +44,16 @@ def grade_here(file: Path, exercise: Exercise, limit: AbstractContextManager[Non
 
 
 class TimeLimit:
-    """The time limit of a call: `with limit:` around the call, and `watch` in another thread."""
+    """`with TimeLimit(seconds):` around a call. If it takes longer, Python prints "Timeout" and its place, and ends."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.end = seconds, math.inf
+        self.seconds = seconds
 
     def __enter__(self) -> None:
-        self.end = time.monotonic() + self.seconds
+        faulthandler.dump_traceback_later(self.seconds, exit=True, file=2)
 
     def __exit__(self, *_: object) -> None:
-        self.end = math.inf
-
-    def watch(self) -> None:
-        """Wait; if a call takes too long, write the traceback to standard error and end the process."""
-        while time.monotonic() < self.end:
-            time.sleep(0.05)
-        os.write(2, b"Timeout\n")
-        faulthandler.dump_traceback(2)
-        os._exit(1)
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _imported(file: Path) -> dict[str, Any]:
@@ -95,7 +84,6 @@ def main(file: str, exercise: str, seconds: str) -> None:
     found = EXERCISES[exercise]
     guard_answers(found.answers, found.parts)
     printed, limit = Printed(sys.stdout), TimeLimit(float(seconds))
-    threading.Thread(target=limit.watch, daemon=True).start()
     output: Any = printed
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         grade = grade_here(Path(file), found, limit)

@@ -31,7 +31,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 from typing import Any, Self
 
@@ -66,11 +66,6 @@ def default_workers(batch: int, work: int, cores: int | None = None) -> int:
         return 1
     cores = cores or usable_cores()
     return cores if batch == 1 else min(cores, batch)
-
-
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Inside this context BLAS uses one thread, if threadpoolctl is installed."""
-    return blas_threads(1)
 
 
 class Workers:

@@ -6,11 +6,6 @@ import time
 from typing import Any, Self
 
 
-def per_second(count: int, seconds: float) -> float:
-    """The speed; 0 if the clock has not advanced, which happens on some systems."""
-    return count / seconds if seconds > 0 else 0.0
-
-
 class Progress:
     """Shows finished steps, loss, speed and remaining time; `line` prints a permanent line."""
 

@@ -39,7 +39,7 @@ from numpy_attention.training.loop import take_step
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.mpi import Ranks, SharedWorkers
 from numpy_attention.training.parallel import Batch, Workers, count_targets, default_workers, usable_cores
-from numpy_attention.training.progress import Progress, per_second
+from numpy_attention.training.progress import Progress
 from numpy_attention.training.restore import PROGRESS
 from numpy_attention.training.schedules import warmup_cosine
 from numpy_attention.training.task import Task
@@ -110,7 +110,7 @@ class Trainer:
             evaluate = last or self.step % c.eval_every == 0
             if evaluate or self.step == 1 or self.step % c.log_every == 0 or self.fault:
                 figures: dict[str, Any] = {"skipped": self.fault} if self.fault else {"loss": loss, "grad_norm": norm}
-                speed = per_second(tokens, self.seconds - started)
+                speed = tokens / max(self.seconds - started, 1e-9)  # some clocks do not advance within a short step
                 entry = {
                     "step": self.step, **figures, "learning_rate": self.rate(self.step - 1),
                     "tokens_per_second": speed, "seconds": self.seconds,

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 import numpy_attention as na
 from numpy_attention import plots
-from numpy_attention.app.plots import style
 
 WORDS = ["Manchester", "United", "hopes", "to", "perform", "better"]
 
@@ -73,7 +72,7 @@ def test_every_picture_is_drawn_without_a_warning(rng: np.random.Generator) -> N
 
 
 def test_save_writes_the_format_of_the_file_ending_and_the_same_svg_again(tmp_path: Path) -> None:
-    figure = style.new_figure(1.0, 1.0)
+    figure = plots.new_figure(1.0, 1.0)
     first, second = (plots.save(figure, tmp_path / f"{i}.svg").read_bytes() for i in range(2))
     assert first == second != b""
     assert plots.save(figure, str(tmp_path / "a.png"), dpi=20).read_bytes().startswith(b"\x89PNG")
@@ -146,7 +145,7 @@ def test_matrix_has_orange_below_zero_and_its_own_labels() -> None:
     matrix = np.array([[1.0, -2.0, 0.5], [0.0, -1e-9, 1.5]])
     axes = plots.matrix_map(matrix, ["a b", "c"], ["x", "y", "z"], "m", x="to", y="from").axes[0]
     assert axes.images[0].get_clim() == (-2.0, 2.0)
-    np.testing.assert_allclose(axes.images[0].to_rgba(matrix)[0, 1][:3], mpl.colors.to_rgb(style.COLOURS[1]))
+    np.testing.assert_allclose(axes.images[0].to_rgba(matrix)[0, 1][:3], mpl.colors.to_rgb(plots.COLOURS[1]))
     assert list(cells(axes).values()) == ["1.00", "-2.00", "0.50", "0.00", "0.00", "1.50"]
     assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a b", "c"], ["x", "y", "z"])
     assert plots.matrix_map(np.array([[1.0, 3.0]])).axes[0].images[0].get_clim() == (0.0, 3.0)

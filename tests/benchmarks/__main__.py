@@ -224,21 +224,21 @@ def machine(threads: int) -> str:
 
 def plot(results: list[tuple[int, dict[str, Result]]], path: Path) -> None:
     """Time and memory of attention against T, with logarithmic axes."""
-    from numpy_attention.app.plots import style
+    from numpy_attention.app import plots
 
-    figure = style.new_figure(10.0, 4.4)
+    figure = plots.new_figure(10.0, 4.4)
     times, memory = figure.subplots(1, 2)
     for i, name in enumerate((THEIRS, OURS, PLAIN)):
         known = [(T, found[name]) for T, found in results if name in found]
-        look = {"color": style.COLOURS[i], "linestyle": style.DASHES[i], "marker": style.MARKERS[i], "label": name}
+        look = {"color": plots.COLOURS[i], "linestyle": plots.DASHES[i], "marker": plots.MARKERS[i], "label": name}
         times.loglog([T for T, _ in known], [statistics.median(r.seconds) for _, r in known], **look)
         memory.loglog([T for T, _ in known], [(r.extra or 0) / 1e6 for _, r in known], **look)
     for axes, title, unit in ((times, "time", "seconds"), (memory, "memory beyond the inputs", "MB")):
-        style.dress(axes, title, "T, queries and keys", unit, grid=True)
+        plots.dress(axes, title, "T, queries and keys", unit, grid=True)
         axes.set_xticks([T for T, _ in results], [str(T) for T, _ in results], rotation=45)
         axes.minorticks_off()
-    style.legend(times)
-    style.save(figure, path)
+    times.legend(frameon=False, fontsize=9)
+    plots.save(figure, path)
 
 
 def write(path: Path, name: str, content: str) -> None:

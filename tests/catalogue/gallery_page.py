@@ -1,4 +1,4 @@
-"""Writes the tables and counts of docs/gallery.md, and the counts of docs/complex_step.md, from the catalogue.
+"""Writes the tables and counts of docs/gallery.md, and the count of docs/complex_step.md, from the catalogue.
 
     python -m tests.catalogue.gallery_page             run all weaker checks and write everything (some minutes)
     python -m tests.catalogue.gallery_page NAME ...    run them only on these mistakes; keep other results
@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from numpy_attention.catalogue import GALLERY
-from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.gallery import entries_of, message_of
 from numpy_attention.catalogue.table import CATALOGUE
-from numpy_attention.gradcheck.curvature import symmetry
-from tests.catalogue.weaker import SEEDS, WEAKER, misses
+from tests.catalogue.weaker import WEAKER, misses
 from tests.generated import with_block
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -97,29 +94,9 @@ def counted(text: str, old: str, new: str) -> str:
     return text
 
 
-def symmetry_alone() -> tuple[int, int]:
-    """The number of mistakes that a test of the Hessian's symmetry catches, and how many of these are not symmetric."""
-
-    def symmetric(entry: Entry, seed: int) -> None:
-        assert symmetry(entry.case(seed).problem(), seed) < 1e-9, "not symmetric"
-
-    first = []
-    for mistake in GALLERY.values():
-        entries = [mistake.spoil(entry) for entry in entries_of(mistake)]
-        found = (message_of(symmetric, entry, seed) for seed in SEEDS for entry in entries)
-        first.append(next(filter(None, found), ""))
-    return sum(message != "" for message in first), sum(message.startswith("not symmetric") for message in first)
-
-
 def of_complex_steps(text: str) -> str:
-    """docs/complex_step.md with new counts."""
-    caught, asymmetric = symmetry_alone()
-    text = counted(text, r"a list of \d+ functions", f"a list of {len(CATALOGUE)} functions")
-    found = f"finds only {caught} of the gallery's {len(GALLERY)} mistakes"
-    text = counted(text, r"finds only \d+ of the gallery's \d+ mistakes", found)
-    found = f"In {asymmetric} of these {caught} cases the Hessian"
-    text = counted(text, r"In \d+ of these \d+ cases the Hessian", found)
-    return counted(text, r"in the other \d+ cases the shapes", f"in the other {caught - asymmetric} cases the shapes")
+    """docs/complex_step.md with a new count."""
+    return counted(text, r"a list of \d+ functions", f"a list of {len(CATALOGUE)} functions")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from numpy_attention import layers, ops
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.check import EXHAUSTIVE
+from tests.catalogue.rules import wrong_calls
 
 LINEAR = Entry("linear", "linear", "x: B d_in, w: d_in d_out", ops.linear, ops.linear_backward, wrong="w+0 x:int64 w.T")
 
@@ -58,7 +59,7 @@ def test_frozen_arrays_are_random_inputs_without_gradient() -> None:
 
 
 def test_wrong_call_changes_only_one_input() -> None:
-    calls = LINEAR.case(1, np.float64, {"B": 2, "d_in": 3, "d_out": 4}).wrong_calls()
+    calls = wrong_calls(LINEAR.case(1, np.float64, {"B": 2, "d_in": 3, "d_out": 4}))
     assert calls["w+0"]["w"].shape == (4, 4)
     assert calls["x:int64"]["x"].dtype == np.int64
     assert calls["w.T"]["w"].shape == (4, 3)

@@ -15,6 +15,7 @@ from numpy_attention.catalogue import MISTAKES, properties, table
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.strategies import sizes_of
+from tests.catalogue import rules
 
 ENTRIES = list(table.CATALOGUE.values())
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
@@ -29,12 +30,12 @@ by_default_one_variant_of_each_model = pytest.mark.parametrize("entry", [
 ])
 CORNERS = {"relu: on the corner"}  # no derivative exists there, so the complex step cannot compute it
 ON_EACH_DRAW = (
-    properties.dtype_is_kept, properties.nothing_is_changed, properties.gradients_share_no_memory,
-    properties.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_matches_formula,
+    properties.dtype_is_kept, properties.nothing_is_changed, rules.gradients_share_no_memory,
+    rules.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_matches_formula,
 )
 # A thousand draws of each entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
-DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "10"))
+DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "2"))
 
 
 def agrees_with_the_complex_step_to_twelve_digits(entry: Entry, sample: int | None) -> None:
@@ -52,7 +53,7 @@ def agrees_with_the_complex_step_to_twelve_digits(entry: Entry, sample: int | No
 @by_default_one_variant_of_each_model
 def test_every_property_holds(entry: Entry) -> None:
     agrees_with_the_complex_step_to_twelve_digits(entry, sample=8)
-    for check_one in (*ON_EACH_DRAW, properties.wrong_calls_are_refused):
+    for check_one in (*ON_EACH_DRAW, rules.wrong_calls_are_refused):
         check_one(entry, 0)
 
 
@@ -60,9 +61,9 @@ def test_every_property_holds(entry: Entry) -> None:
 @every_entry
 def test_every_property_holds_for_any_sizes(entry: Entry) -> None:
     agrees_with_the_complex_step_to_twelve_digits(entry, sample=None)
-    properties.float32_gradients_agree_with_float64_differences(entry, 1)
+    check(entry.case(1, np.float32).problem(), 1)
 
-    @settings(max_examples=5, deadline=None, database=None)
+    @settings(max_examples=3, deadline=None, database=None)
     @given(
         seed=st.integers(0, 2**16 - 1),
         sizes=sizes_of(entry.parsed, fixed=entry.fixed, at_least=entry.at_least, most=60)
@@ -125,7 +126,7 @@ def test_property_fails_for_a_broken_op(name: str) -> None:
     op, op_backward, message = BROKEN[name]
     entry = Entry("broken", "broken", "x: B d", op, op_backward)
     with pytest.raises(AssertionError, match=message):
-        getattr(properties, name)(entry, 0)
+        getattr(properties, name, getattr(rules, name, None))(entry, 0)
 
 
 def test_reports_forward_that_changes_its_inputs() -> None:
@@ -141,7 +142,7 @@ def test_reports_wrong_calls_with_poor_message_or_without_error() -> None:
     for op, message in ((refuse, "the error 'no' does not name the expected value"), (lambda x: (x, x), "no error")):
         entry = Entry("broken", "broken", "x: B d", op, lambda dy, x: dy, wrong="x:int64")
         with pytest.raises(AssertionError, match=message):
-            properties.wrong_calls_are_refused(entry, 0)
+            rules.wrong_calls_are_refused(entry, 0)
 
 
 def test_reports_forward_with_a_wrong_formula() -> None:

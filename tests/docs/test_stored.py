@@ -44,7 +44,7 @@ def test_command_stores_the_output_of_each_cell_and_other_code_is_refused(
     path = tmp_path / "t.md"
     path.write_text(tutorial(
         "def located(name):\n    return 3.0", 'x = located("model")', 'print(f"{x:.1f} nats")', "[x]",
-        "from numpy_attention.app.plots.style import new_figure\n\nfigure = new_figure(2, x)\nfigure"), "utf-8")
+        "from numpy_attention.app.plots import new_figure\n\nfigure = new_figure(2, x)\nfigure"), "utf-8")
     real_outputs.store(path)
     text, folder = path.read_text("utf-8"), stored.STORED / "t"
     assert not misfit(text, "t")

@@ -1,6 +1,5 @@
-"""The model that a command names: a pretrained model, the output of `train`, or the small GPT of the book; fetch."""
+"""The model that a name stands for: a pretrained model, the output of `train`, or the small GPT of the book."""
 
-import argparse
 import sys
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
 from numpy_attention.models.model import Model
-from numpy_attention.pretrained.fetch import fetch, located
+from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.fine_tuning import Start
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
@@ -18,12 +17,6 @@ from numpy_attention.training import checkpoint
 from numpy_attention.training.data import Vocabulary
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.restore import load_run, text_model
-
-
-def fetch_model(a: argparse.Namespace) -> int:
-    """Download a model; print its path and license."""
-    print(f"{fetch(a.name)}: license Apache-2.0")
-    return 0
 
 
 def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, Vocabulary]:
