@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.app import source
 from numpy_attention.app import words as app
 from numpy_attention.app.main import main
 from numpy_attention.app.words import words
 from numpy_attention.models.generate import stream
+from numpy_attention.pretrained import named
 from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED, shipped
 from numpy_attention.pretrained.tokenizer import Tokenizer
@@ -71,7 +71,7 @@ def test_pretrained_model_stops_at_its_end_token(
     written = model.generate(prompt, 9, temperature=0.0)[len(prompt) :].tolist()
     end = next(n for n, i in enumerate(written) if i != written[0])
     loaded = model, Tokenizer(tokenizer.tokenizer, {written[end]})
-    monkeypatch.setattr(source, "load_pretrained", lambda path: loaded)
+    monkeypatch.setattr(named, "load_pretrained", lambda path: loaded)
     assert main(["sample", str(path), "--prompt", "the user", "--tokens", "9", "--temperature", "0"]) == 0
     assert capsys.readouterr().out == tokenizer.decode(np.array([*prompt, *written[: end + 1]])) + "\n"
 

@@ -101,6 +101,18 @@ def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
     return sizes
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "seed", "sizes"), [
+    ("SequenceClassifier: class token, dropout", 5257, {"B": 2, "T": 3, "V": 5}),  # the error estimate was too small
+    ("SequenceClassifier: mean", 0, None),  # an inactive relu that is almost active
+    ("relu", 18, None),
+    ("linear_cross_entropy: logits of some hundred, blocks of 2", 340, None),  # p = exp(s - l) is 1 in all last bits
+    ("linear_cross_entropy: logits of some hundred, blocks of 2", 2956, None),  # off by 1e-10 of the gradient
+], ids=["error estimate", "relu in a model", "relu", "rounded softmax", "small error"])
+def test_earlier_false_alarms_do_not_return(name: str, seed: int, sizes: dict | None) -> None:
+    properties.gradients_agree_with_differences(table.CATALOGUE[name], seed, sizes)
+
+
 def changes_x(x: np.ndarray) -> Any:
     x *= 2
     return x.copy(), x

@@ -1,6 +1,6 @@
 """Mistakes of public code in functions with other names and layouts: the diagnosis finds the cause from simpler arrays.
 
-The weights are zero, or identity matrices; all places but one are zero; or one element of an argument moves alone.
+The weights are identity matrices; all places but one are zero; or one element of an argument moves alone.
 """
 
 from typing import Any
@@ -31,32 +31,14 @@ def rms_back(g: Array, x: Array) -> Array:
     return np.asarray(r * (g - x * r * r * (g * x).mean(-1, keepdims=True)))
 
 
-def test_the_residual_path_of_a_pre_norm_block(rng: np.random.Generator) -> None:
-    def block(tokens: Array, A: Array, B: Array) -> Array:
-        return np.asarray(tokens + np.tanh(rms(tokens) @ A) @ B)
-
-    def back(g: Array, tokens: Array, A: Array, B: Array) -> Any:
-        n = rms(tokens)
-        h = np.tanh(n @ A)
-        dh = (g @ B.T) * (1 - h * h)
-        return rms_back(dh @ A.T + g, tokens), n.T @ dh, h.T @ g
-
-    text = diagnosis_of(block, back, *drawn(rng, (6, 4), (4, 7), (7, 4)))
-    assert "the residual path from tokens to the output goes through the backward of the norm" in text
-
-
-@pytest.mark.parametrize(("added", "words"), [
-    (1, "the residual path from x to the output does not go through the backward of the norm"),
-    (0, "the path through `x` is missing"),
-])
-def test_the_residual_path_of_a_post_norm_block(added: int, words: str, rng: np.random.Generator) -> None:
+def test_a_residual_path_that_is_left_out(rng: np.random.Generator) -> None:
     def back(g: Array, x: Array, W: Array) -> Any:
         h = np.tanh(x @ W)
         d = rms_back(g, x + h) * (1 - h * h)
-        return d @ W.T + added * g, x.T @ d
+        return d @ W.T, x.T @ d
 
     text = diagnosis_of(lambda x, W: rms(x + np.tanh(x @ W)), back, *drawn(rng, (6, 4), (4, 4)))
-    assert words in text
+    assert "the path through `x` is missing" in text
 
 
 TARGETS = np.array([0, 2, 1, 3, 2])

@@ -68,7 +68,7 @@ def residual_left_out(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     return dx - _residual_gradient(self, dy, cache), grads
 
 
-@method_of("EncoderBlock", "backward", diagnosis="goes through the backward of the norm")
+@method_of("EncoderBlock", "backward", diagnosis="only dx is wrong: a path to the input")
 def residual_through_the_norm(self: EncoderBlock, dy: Array, cache: Any) -> Any:
     """x + attention(norm(x)): the residual path is added before the backward of the norm, so it runs through the norm.
 
