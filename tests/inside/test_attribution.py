@@ -141,10 +141,10 @@ def test_curvature_explains_most_of_the_error_of_half_a_patch() -> None:
 
 @pytest.mark.slow
 def test_curvature_explains_most_of_the_error_if_another_symbol_follows() -> None:
-    """Forty pairs; tutorial 20 and the page of comparisons quote these figures."""
-    shares = left_over(exchanged=True, count=40, parts=(1.0, 0.5, 0.25))
+    """Ten pairs; tutorial 20 and the page of comparisons quote these figures."""
+    shares = left_over(exchanged=True, count=10, parts=(1.0, 0.5, 0.25))
     print(shares)
-    np.testing.assert_allclose(shares, [(0.34, 0.78), (0.16, 0.90), (0.05, 0.97)], atol=0.01)
+    np.testing.assert_allclose(shares, [(0.31, 0.77), (0.14, 0.90), (0.04, 0.97)], atol=0.01)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ RIGHT_CAUSES = {
 
 
 SHOWN = 15  # the default run tries every fifteenth mistake
-ALARMS = 0.002  # of right gradients at scales such as 1e4, as the page states
 
 
 def refused(checks: Iterable[Check]) -> dict[str, str]:
@@ -44,10 +43,8 @@ def test_no_mistake_is_missed_and_no_right_gradient_accused(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_at_most_two_of_a_thousand_right_gradients_are_refused_at_any_scale() -> None:
-    checks = list(third_party_checks(3))
-    found = refused(checks)
-    assert len(found) <= ALARMS * len(checks), found
+def test_no_right_gradient_is_refused_at_any_scale() -> None:
+    assert refused(third_party_checks(1)) == {}
 
 
 @pytest.mark.slow
