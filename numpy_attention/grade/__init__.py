@@ -14,7 +14,7 @@ The package can be called like a function: `numpy_attention.grade(...)` calls `g
      |           if they differ, the checker finds the reason
     tutor        explains this example: with the docstring of the known mistake (in catalogue/pages) if `recognize`
                  finds it, else with the diagnosis of the checker (gradcheck: terms, diagnosis)
-    page         what is checked, the hints and the solution of an exercise, from pages/NAME.md
+    page         what is checked, the hints and the solution of an exercise, from pages/NAME.md;  result: the grade
 
 The pages of the catalogue contain the inputs, the right answer and the known mistakes of each exercise.
 """

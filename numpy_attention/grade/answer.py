@@ -1,10 +1,10 @@
 """A student's functions: an exception of them names its line, and what they print is kept."""
 
+import faulthandler
 import functools
 import inspect
 import io
 import traceback
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -13,33 +13,37 @@ from numpy_attention.errors import escaped
 METHODS = ("__init__", "forward", "backward", "step")
 MAX_STORED = 1 << 14  # characters of printed text that are kept
 MAX_LINES, MAX_WIDTH, MAX_TEXT = 12, 200, 2000  # printed lines that are shown, characters of a line, of a message
-NO_LIMIT: AbstractContextManager[None] = nullcontext()
 
 
 class Exit(Exception):
     """A student's function called exit()."""
 
 
-def with_place(made: Any, file: Path, limit: AbstractContextManager[None] = NO_LIMIT, name: str = "") -> Any:
+def with_place(made: Any, file: Path, seconds: float = 0.0, name: str = "") -> Any:
     """The function, or the class with its methods; an exception has the line of the student's file as its `place`.
 
-    `limit` is entered for each call. `name` replaces the name of the file in the texts.
+    With `seconds`, a longer call ends the process: Python prints "Timeout" and the lines that it was running.
+    `name` replaces the name of the file in the texts.
     """
     if isinstance(made, type):
         methods = {method: getattr(made, method, None) for method in METHODS}
-        placed = {key: with_place(f, file, limit, name) for key, f in methods.items() if inspect.isfunction(f)}
+        placed = {key: with_place(f, file, seconds, name) for key, f in methods.items() if inspect.isfunction(f)}
         return type(made.__name__, (made,), placed)
 
     @functools.wraps(made)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            with limit:
-                return made(*args, **kwargs)
+            if seconds:
+                faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+            return made(*args, **kwargs)
         except (Exception, SystemExit) as error:
             line, text = place(error, file)
             raised: Any = Exit(f"{error}") if isinstance(error, SystemExit) else error
             raised.place = f" ({name or file.name}, line {line}: {text})" if line else ""
             raise raised from None
+        finally:
+            if seconds:
+                faulthandler.cancel_dump_traceback_later()
 
     return call
 

@@ -8,52 +8,38 @@ not imported in place of Python's own module.
 
 import contextlib
 import dataclasses
-import faulthandler
 import importlib.util
 import json
 import os
 import sys
 import types
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from numpy_attention.catalogue.exercise import Exercise
 from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.grade.answer import MAX_TEXT, NO_LIMIT, Printed, message_of, place, with_place
-from numpy_attention.grade.grading import Grade, grade_module, stopped
+from numpy_attention.grade.answer import MAX_TEXT, Printed, message_of, place, with_place
+from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.guard import NotOwnWork, guard_answers
+from numpy_attention.grade.result import Grade, stopped
 
 
-def grade_here(file: Path, exercise: Exercise, limit: AbstractContextManager[None] = NO_LIMIT) -> Grade:
-    """Grade a file in this process; `limit` is entered for each call of a student's function."""
+def grade_here(file: Path, exercise: Exercise, seconds: float = 0.0) -> Grade:
+    """Grade a file in this process; with `seconds`, a longer call of a student's function ends the process."""
     try:
         own = _imported(file)
     except NotOwnWork as error:
-        return stopped(exercise, "wrong", f"{file.name}: {error}")
+        return stopped(exercise.name, "wrong", f"{file.name}: {error}")
     except (Exception, SystemExit) as error:
-        return stopped(exercise, "broken", f"{file.name} {_import_failure(error, file)}")
+        return stopped(exercise.name, "broken", f"{file.name} {_import_failure(error, file)}")
     made = {True: "class", False: "function"}
     defined = {name: made[isinstance(one, type)] for name, one in own.items() if callable(one)}
     missing = [f"the {kind} {name}" for name, kind in exercise.needed.items() if defined.get(name) != kind]
     if missing:
         text = f"{file.name} must define {', '.join(missing)}; was it renamed or deleted?"
-        return stopped(exercise, "broken", text)
-    placed = {name: with_place(own[name], file, limit) for name in exercise.needed}
+        return stopped(exercise.name, "broken", text)
+    placed = {name: with_place(own[name], file, seconds) for name in exercise.needed}
     return grade_module(exercise, types.SimpleNamespace(**{**own, **placed}))
-
-
-class TimeLimit:
-    """`with TimeLimit(seconds):` around a call. If it takes longer, Python prints "Timeout" and its place, and ends."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-
-    def __enter__(self) -> None:
-        faulthandler.dump_traceback_later(self.seconds, exit=True, file=2)
-
-    def __exit__(self, *_: object) -> None:
-        faulthandler.cancel_dump_traceback_later()
 
 
 def _imported(file: Path) -> dict[str, Any]:
@@ -83,10 +69,9 @@ def main(file: str, exercise: str, seconds: str) -> None:
     """Print what the file prints, then one line with the grade."""
     found = EXERCISES[exercise]
     guard_answers(found.answers, found.parts)
-    printed, limit = Printed(sys.stdout), TimeLimit(float(seconds))
-    output: Any = printed
+    output: Any = Printed(sys.stdout)
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        grade = grade_here(Path(file), found, limit)
+        grade = grade_here(Path(file), found, float(seconds))
     print("\n" + json.dumps(dataclasses.asdict(grade)), end="", flush=True)
     os._exit(0)  # without waiting for threads of the file
 

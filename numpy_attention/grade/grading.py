@@ -9,7 +9,7 @@ matrix of one number, would show too little, so only the sizes in MAY_BE_ONE are
 import copy
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,44 +24,17 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.grade.form import check_form
+from numpy_attention.grade.result import STATES, Grade
 from numpy_attention.grade.tutor import Failure, explain
 
 EXAMPLES = 20
 FULL_CHECKS = 3  # the whole checker runs only on the first examples
 MAX_ERROR = 1e-9  # of a gradient, relative to the largest element of our own gradient
 MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
-STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 Search = Callable[[int], Failure | None]
 Property = Callable[[Entry, Entry, int, Sizes | None], None]  # the student's entry, and the entry with our functions
 Pairs = list[tuple[Entry, Entry]]
-
-
-@dataclass
-class Grade:
-    """The result: `state` is one of STATES, `text` is the text for the student."""
-
-    exercise: str
-    state: str = "right"
-    passed: int = 0
-    of: int = 0
-    lines: list[str] = field(default_factory=list)
-    summary: str = ""
-
-    def __bool__(self) -> bool:
-        return self.state == "right"
-
-    def __repr__(self) -> str:
-        return f"<{self.exercise}: {self.state}, {self.passed} of {self.of} properties hold>"
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
-
-
-def stopped(exercise: Exercise, state: str, text: str) -> Grade:
-    """The result if no property was checked."""
-    return Grade(exercise.name, state, lines=["  " + text], summary=text)
 
 
 def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:

@@ -21,10 +21,12 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.catalogue.exercise import Exercise
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError
 from numpy_attention.grade.answer import Printed, printed_lines, with_place
-from numpy_attention.grade.grading import Grade, grade_module
+from numpy_attention.grade.grading import grade_module
 from numpy_attention.grade.page import page_of
+from numpy_attention.grade.result import Grade
 from numpy_attention.grade.run import answer_text, exercise_of, hint_text
 
 HERE = Path(__file__).parent
@@ -48,9 +50,9 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
     Hint 1 of 3: Use the product rule: y = x P(x), so y' = P + x P'.
     Try again. If this hint does not help: hint=2
     """
-    found = exercise_of("", str(exercise))
+    found = EXERCISES[exercise_of("", str(exercise))]
     if hint is not None:
-        print(hint_text(found, hint, "hint="))
+        print(hint_text(found.name, hint, "hint="))
         return None
     named = {name: _with_file(made) for name, made in _named(found, answers).items()}
     module, printed = SimpleNamespace(**{**_exercise_file(exercise), **named}), io.StringIO()
@@ -59,7 +61,7 @@ def grade(exercise: str, *answers: Callable[..., Any], hint: int | None = None, 
         result = grade_module(found, module)
     result.lines += printed_lines(printed.getvalue(), "Your code")
     call = f'na.grade("{exercise}"'
-    print(answer_text(found, result, f"{call}, hint=1)", f"{call}, {', '.join(named)}, solution=True)"))
+    print(answer_text(found.name, result, f"{call}, hint=1)", f"{call}, {', '.join(named)}, solution=True)"))
     if solution:
         print(page_of(exercise).solution if result else "The solution is shown after all properties hold.")
     return result

@@ -6,6 +6,7 @@
     python -m numpy_attention grade --all                                    a table of your progress
 """
 
+import importlib
 import json
 import os
 import re
@@ -14,16 +15,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from numpy_attention.catalogue.exercise import Exercise
-from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.errors import InputError, escaped, shell_path
-from numpy_attention.grade import child
 from numpy_attention.grade.answer import MAX_TEXT, printed_lines
-from numpy_attention.grade.grading import Grade, stopped
-from numpy_attention.grade.page import page_of
+from numpy_attention.grade.page import FOLDER, page_of
+from numpy_attention.grade.result import Grade, stopped
 
 TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 FILE_LIMIT = 6.0  # time limit for a whole file, as a multiple of the time limit for one call
+CHILD = "numpy_attention.grade.child"
 START_SECONDS = 10.0  # time for the start of Python and the import of NumPy
 FOLDERS = (Path("tutorials/exercises"), Path("."), Path(__file__).parents[2] / "tutorials" / "exercises")
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
@@ -37,13 +36,13 @@ def grade_files(files: Sequence[str], name: str | None = None, time_limit: float
         grade = grade_file(Path(file), exercise, time_limit)
         right &= grade.state == "right"
         command = f"python -m numpy_attention grade {shell_path(file)}"
-        text = answer_text(exercise, grade, f"{command} --hint 1", f"{command} --solution {exercise.name}")
+        text = answer_text(exercise, grade, f"{command} --hint 1", f"{command} --solution {exercise}")
         print(text, flush=True)
     return right
 
 
-def exercise_of(file: str, name: str | None = None) -> Exercise:
-    """The exercise with this name, or with the name of the file: softmax.py, softmax_2.py, my_softmax.py.
+def exercise_of(file: str, name: str | None = None) -> str:
+    """The exercise with this name, or else with the name of the file: softmax.py, softmax_2.py, my_softmax.py.
 
     Raises: InputError, with a message of one line, if the file or the exercise does not exist.
     """
@@ -51,20 +50,22 @@ def exercise_of(file: str, name: str | None = None) -> Exercise:
         raise InputError(f"grade: {file} is a folder; grade all its exercises with: grade --all {shell_path(file)}")
     if file and not os.path.isfile(file):
         raise InputError(f"grade: there is no file {file}")
-    stem = Path(file).stem.lower()
-    if name is not None:
-        fitting = [name] if name in EXERCISES else []
-    else:
-        fitting = [one for one in EXERCISES if f"_{one}_" in f"_{stem}_"]
+    stem, names = Path(file).stem.lower(), [page.stem for page in FOLDER.glob("*.md")]
+    fitting = [one for one in names if (one == name if name is not None else f"_{one}_" in f"_{stem}_")]
     if not fitting:
         unknown = f"{name} is not an exercise" if name else f"add --exercise NAME, because {file} names no exercise"
-        raise InputError(f"grade: {unknown}; the exercises are {', '.join(EXERCISES)}")
-    return EXERCISES[max(fitting, key=len)]
+        raise InputError(f"grade: {unknown}; the exercises are {', '.join(exercises())}")
+    return max(fitting, key=len)
 
 
-def grade_file(file: Path, exercise: Exercise, time_limit: float = TIME_LIMIT) -> Grade:
+def exercises() -> list[str]:
+    """All names, in the order of the tutorials; the import of all pages takes a quarter of a second."""
+    return list(importlib.import_module("numpy_attention.catalogue.table").EXERCISES)
+
+
+def grade_file(file: Path, exercise: str, time_limit: float = TIME_LIMIT) -> Grade:
     """Grade a file in another Python process."""
-    command = [sys.executable, "-P", "-W", "ignore", "-m", child.__name__, str(file.resolve()), exercise.name]
+    command = [sys.executable, "-P", "-W", "ignore", "-m", CHILD, str(file.resolve()), exercise]
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     environment = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8:backslashreplace", "OPENBLAS_NUM_THREADS": "1"}
     try:
@@ -90,7 +91,7 @@ def _text(output: bytes | None) -> str:
     return (output or b"").decode("utf-8", errors="replace")
 
 
-def _no_result(file: Path, exercise: Exercise, time_limit: float, said: str) -> Grade:
+def _no_result(file: Path, exercise: str, time_limit: float, said: str) -> Grade:
     """The grade if the other process ended without a result: a call took too long, or the file ended Python."""
     if said.startswith("Timeout"):
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', said)
@@ -101,10 +102,10 @@ def _no_result(file: Path, exercise: Exercise, time_limit: float, said: str) -> 
     return stopped(exercise, "broken", text)
 
 
-def answer_text(exercise: Exercise, grade: Grade, hint: str, solution: str) -> str:
+def answer_text(exercise: str, grade: Grade, hint: str, solution: str) -> str:
     """The whole text about an answer; `hint` and `solution` say how to see the first hint and the solution."""
-    page = page_of(exercise.name)
-    lines = [f"{exercise.name}: {page.title}", *grade.lines]
+    page = page_of(exercise)
+    lines = [f"{exercise}: {page.title}", *grade.lines]
     holds = f"{grade.passed} of {grade.of} properties hold"
     if grade.state == "right":
         lines.append(f"All {grade.of} properties hold. Checked: {page.checked}")
@@ -117,11 +118,11 @@ def answer_text(exercise: Exercise, grade: Grade, hint: str, solution: str) -> s
     return "\n".join(lines) + "\n"
 
 
-def hint_text(exercise: Exercise, number: int, option: str) -> str:
+def hint_text(exercise: str, number: int, option: str) -> str:
     """A hint; `option` is the option that asks for a hint, "--hint " or "hint="."""
-    hints = page_of(exercise.name).hints
+    hints = page_of(exercise).hints
     if number not in range(1, len(hints) + 1):
-        raise InputError(f"grade: {exercise.name} has the hints 1 to {len(hints)}, got {option}{number}")
+        raise InputError(f"grade: {exercise} has the hints 1 to {len(hints)}, got {option}{number}")
     more = f"\nTry again. If this hint does not help: {option}{number + 1}" if number < len(hints) else ""
     return f"Hint {number} of {len(hints)}: {hints[number - 1]}{more}"
 
@@ -153,23 +154,24 @@ def grade_all(files: Sequence[str], time_limit: float = TIME_LIMIT) -> bool:
     folder = next((one for one in map(Path, files or FOLDERS) if files or (one / "softmax.py").is_file()), None)
     if folder is None or not folder.is_dir():
         raise InputError("grade: no exercises found; copy tutorials/exercises, and give its folder: grade --all FOLDER")
-    width = max(map(len, EXERCISES))
+    names = exercises()
+    width = max(map(len, names))
     print(f"{'exercise':<{width}}  state     passed    problem")
     done = 0
-    for exercise in EXERCISES.values():
-        file = folder / f"{exercise.name}.py"
+    for exercise in names:
+        file = folder / f"{exercise}.py"
         if not file.is_file():
-            print(f"{exercise.name:<{width}}  no file")
+            print(f"{exercise:<{width}}  no file")
             continue
         grade = grade_file(file, exercise, time_limit)
         done += grade.state == "right"
         holds = f"{grade.passed:>2} of {grade.of:<2}" if grade.of else ""
         following = "" if grade.state == "to do" else grade.summary
         following = following if len(following) <= 90 else following[:87] + "..."
-        line = f"{exercise.name:<{width}}  {MARKS[grade.state]:<8}  {holds:<8}  {following}"
+        line = f"{exercise:<{width}}  {MARKS[grade.state]:<8}  {holds:<8}  {following}"
         print(line.rstrip(), flush=True)
-    print(f"{done} of {len(EXERCISES)} done")
-    others = sorted(file.name for file in folder.glob("*.py") if file.stem not in EXERCISES)
+    print(f"{done} of {len(names)} done")
+    others = sorted(file.name for file in folder.glob("*.py") if file.stem not in names)
     if others:
         print(f"not graded, because no exercise has this name: {', '.join(map(escaped, others))}")
-    return done == len(EXERCISES)
+    return done == len(names)

@@ -68,10 +68,9 @@ def test_answer_of_the_tutor_is_real(tmp_path: Path, monkeypatch: pytest.MonkeyP
     command, *parts = after("tutor").split("...\n")
     assert command == "$ .venv/bin/python -m numpy_attention grade tutorials/exercises/softmax.py\n"
     monkeypatch.setattr(sys, "path", [*sys.path])  # the folder of the file is added to it
-    exercise = EXERCISES["softmax"]
-    result = grade_here(written(tmp_path, "softmax", answer[1]), exercise)
+    result = grade_here(written(tmp_path, "softmax", answer[1]), EXERCISES["softmax"])
     file = "grade tutorials/exercises/softmax.py"
-    text = answer_text(exercise, result, f"python -m numpy_attention {file} --hint 1", f"{file} --solution softmax")
+    text = answer_text("softmax", result, f"python -m numpy_attention {file} --hint 1", f"{file} --solution softmax")
     printed = " ".join(text.split())
     for part in parts:
         _, found, printed = printed.partition(" ".join(part.split()))

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade import child, notebook, run
 from numpy_attention.grade.grading import grade_module
 
@@ -15,7 +16,7 @@ def graded_here(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(child, "grade_module", partial(grade_module, examples=4))
     monkeypatch.setattr(notebook, "grade_module", partial(grade_module, examples=4))
     if "other_process" not in request.fixturenames:
-        monkeypatch.setattr(run, "grade_file", lambda file, exercise, *_: child.grade_here(file.resolve(), exercise))
+        monkeypatch.setattr(run, "grade_file", lambda file, name, *_: child.grade_here(file.resolve(), EXERCISES[name]))
 
 
 @pytest.fixture

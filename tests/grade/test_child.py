@@ -6,7 +6,7 @@ import pytest
 
 from numpy_attention.catalogue.table import EXERCISES
 from numpy_attention.grade import child
-from numpy_attention.grade.grading import Grade
+from numpy_attention.grade.result import Grade
 from tests.grade.hand_in import RIGHT, written
 
 

@@ -119,8 +119,8 @@ def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.Capt
 ])
 def test_exercise_is_found_by_the_name_of_the_file(tmp_path: Path, file: str, name: str) -> None:
     (tmp_path / file).touch()
-    assert run.exercise_of(str(tmp_path / file)).name == name
-    assert run.exercise_of(str(tmp_path / file), "gelu").name == "gelu"
+    assert run.exercise_of(str(tmp_path / file)) == name
+    assert run.exercise_of(str(tmp_path / file), "gelu") == "gelu"
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
