@@ -19,7 +19,7 @@ from numpy_attention.gradcheck.tolerance import random_cotangent
 pytestmark = pytest.mark.slow
 THREADS = 3
 # tests/free_threaded.sh runs 1000 rounds: without the interpreter lock, threads run Python code at the same time, too
-ROUNDS = int(os.environ.get("NUMPY_ATTENTION_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("NUMPY_ATTENTION_ROUNDS", "3"))
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,7 @@ def test_a_damaged_file_gives_one_line_or_loads_the_numbers_that_it_holds(name, 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_many_damaged_files_give_one_line_or_load_the_numbers_that_they_hold(name, checkpoints):
-    damaged_often(400, name, checkpoints)
+    damaged_often(150, name, checkpoints)
 
 
 @settings(max_examples=20)
