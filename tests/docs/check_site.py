@@ -1,11 +1,11 @@
 """Check a built site: python tests/docs/check_site.py build/site [--browser] [--screenshots FOLDER]
 
 Without options, only the files are checked: every link and anchor has a target inside the site, nothing is loaded from
-a network, no formula and no markup is left as raw text, every picture has a description. With --browser the pages are
-opened in headless Chromium (needs the package playwright and Debian's chromium), of the pages with a file of source
-every eighth, with the width of a desktop and of a phone: formulas are rendered, nothing is wider than the window, no code scrolls, both themes work, and the search finds
-a name. On paper, no code is cut, all details are open, no menu covers the text, and the page of the one-page GPT takes
-two A4 pages.
+a network, no formula and no markup is left as raw text, every picture has a description. With --browser the pages (of
+those with a file of source every eighth) are opened in headless Chromium (needs the package playwright and Debian's
+chromium), with the width of a desktop and of a phone: formulas are rendered, nothing is wider than the window, no code
+scrolls, both themes work, and the search finds a name. On paper, no code is cut, all details are open, no menu covers
+the text, and the page of the one-page GPT takes two A4 pages.
 """
 
 import argparse
