@@ -28,7 +28,6 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from numpy_attention import gradcheck as gradcheck
 from numpy_attention import layers, models, ops, recent, training
 from numpy_attention.layers import *
 from numpy_attention.models import *
@@ -37,6 +36,7 @@ from numpy_attention.recent import *
 from numpy_attention.training import *
 
 if TYPE_CHECKING:
+    from numpy_attention import gradcheck as gradcheck
     from numpy_attention import grade as grade
     from numpy_attention import inside as inside
     from numpy_attention.app import plots as plots
@@ -53,7 +53,8 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + re
 def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     modules = {
-        "grade": "grade", "inside": "inside", "plots": "app.plots", "load_pretrained": "pretrained.load",
+        "gradcheck": "gradcheck", "grade": "grade", "inside": "inside", "plots": "app.plots",
+        "load_pretrained": "pretrained.load",
         **dict.fromkeys(("export_safetensors", "import_safetensors"), "pretrained.safetensors_files"),
         **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.low_rank"),
     }

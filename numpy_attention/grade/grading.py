@@ -27,8 +27,8 @@ from numpy_attention.grade.form import check_form
 from numpy_attention.grade.result import STATES, Grade
 from numpy_attention.grade.tutor import Failure, explain
 
-EXAMPLES = 20
-FULL_CHECKS = 3  # the whole checker runs only on the first examples
+EXAMPLES = 12
+FULL_CHECKS = 2  # the whole checker runs only on the first examples
 MAX_ERROR = 1e-9  # of a gradient, relative to the largest element of our own gradient
 MAY_BE_ONE = ("...", "B", "H", "H_kv", "N", "T_q")
 
