@@ -12,7 +12,7 @@ from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Case, Entry
 from numpy_attention.gradcheck.problem import is_float
 from numpy_attention.gradcheck.tolerance import random_cotangent
-from tests.catalogue.test_properties import by_default_one_variant_of_each_model
+from tests.catalogue.test_properties import by_default_one_variant_of_each_large_layer
 
 OURS = re.compile(r"^\w+: .* must (be|hold) .*, got ", re.DOTALL)
 
@@ -136,7 +136,7 @@ def backward_refuses_other_types_of_dy(entry: Entry) -> None:
         assert OURS.match(str(failure.value)), f"dy as {what}: {failure.value}"
 
 
-@by_default_one_variant_of_each_model
+@by_default_one_variant_of_each_large_layer
 def test_unusual_arrays_give_right_results_or_one_sentence(entry: Entry) -> None:
     refuses_other_types_in_one_sentence(entry)
     empty_axis_gives_finite_results_or_one_sentence(entry)

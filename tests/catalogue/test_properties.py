@@ -20,11 +20,14 @@ from tests.catalogue import rules
 ENTRIES = list(table.CATALOGUE.values())
 every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
 FIRST = {entry.covers: entry.name for entry in reversed(ENTRIES)}
-MODELS = ("GPT", "Seq2Seq", "TextEncoder", "SequenceClassifier", "Stack", "forward_with")
-by_default_one_variant_of_each_model = pytest.mark.parametrize("entry", [
+LARGE = (
+    "GPT", "Seq2Seq", "TextEncoder", "SequenceClassifier", "Stack", "forward_with", "MultiHeadAttention",
+    "EncoderBlock", "DecoderBlock",
+)
+by_default_one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
     pytest.param(
         entry, id=entry.name.replace(" ", "-"),
-        marks=pytest.mark.slow if entry.covers in MODELS and entry.name != FIRST[entry.covers] else ()
+        marks=pytest.mark.slow if entry.covers in LARGE and entry.name != FIRST[entry.covers] else ()
     )
     for entry in ENTRIES
 ])
@@ -37,7 +40,7 @@ ON_EACH_DRAW = (
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "1"))
 
 
-@by_default_one_variant_of_each_model
+@by_default_one_variant_of_each_large_layer
 def test_every_property_holds(entry: Entry) -> None:
     report = check(entry.case().problem(), sample=8, structure=False)  # `gradcheck` in .ci/run checks every element
     assert report.error <= 1e-12  # without elements on a corner
