@@ -3,8 +3,6 @@
     python -m numpy_attention grade softmax.py       a file
     na.grade("softmax", softmax_backward)            a function in a notebook
 
-The package can be called like a function: `numpy_attention.grade(...)` calls `grade` in `notebook`.
-
     run          finds the exercise of the file, and starts with a time limit:
     child        a second Python process, which imports the file and prints the grade
     notebook     grades functions of this process

@@ -4,6 +4,8 @@ import faulthandler
 import functools
 import inspect
 import io
+import os
+import threading
 import traceback
 from pathlib import Path
 from typing import Any, TextIO
@@ -22,8 +24,7 @@ class Exit(Exception):
 def with_place(made: Any, file: Path, seconds: float = 0.0, name: str = "") -> Any:
     """The function, or the class with its methods; an exception has the line of the student's file as its `place`.
 
-    With `seconds`, a longer call ends the process: Python prints "Timeout" and the lines that it was running.
-    `name` replaces the name of the file in the texts.
+    With `seconds`, a longer call ends the process (`end_late`). `name` replaces the name of the file in the texts.
     """
     if isinstance(made, type):
         methods = {method: getattr(made, method, None) for method in METHODS}
@@ -32,9 +33,11 @@ def with_place(made: Any, file: Path, seconds: float = 0.0, name: str = "") -> A
 
     @functools.wraps(made)
     def call(*args: Any, **kwargs: Any) -> Any:
+        timer = threading.Timer(seconds, end_late)
+        timer.daemon = True
+        if seconds:
+            timer.start()
         try:
-            if seconds:
-                faulthandler.dump_traceback_later(seconds, exit=True, file=2)
             return made(*args, **kwargs)
         except (Exception, SystemExit) as error:
             line, text = place(error, file)
@@ -42,10 +45,16 @@ def with_place(made: Any, file: Path, seconds: float = 0.0, name: str = "") -> A
             raised.place = f" ({name or file.name}, line {line}: {text})" if line else ""
             raise raised from None
         finally:
-            if seconds:
-                faulthandler.cancel_dump_traceback_later()
+            timer.cancel()
 
     return call
+
+
+def end_late() -> None:
+    """End the process; standard error then holds "Timeout", and the lines that Python was running."""
+    os.write(2, b"Timeout\n")
+    faulthandler.dump_traceback(2)
+    os._exit(1)
 
 
 def place(error: BaseException, file: Path) -> tuple[int, str]:

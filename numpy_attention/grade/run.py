@@ -1,10 +1,4 @@
-"""The command `grade`: grades files, each in another process with a time limit, and prints the results.
-
-    python -m numpy_attention grade tutorials/exercises/softmax.py           check your function
-    python -m numpy_attention grade tutorials/exercises/softmax.py --hint 1  the first of three hints
-    python -m numpy_attention grade --solution softmax                       a worked solution, after you have passed
-    python -m numpy_attention grade --all                                    a table of your progress
-"""
+"""The command `grade`: grades files, each in another process with a time limit, and prints the results."""
 
 import importlib
 import json
