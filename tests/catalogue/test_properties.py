@@ -18,7 +18,6 @@ from numpy_attention.gradcheck.strategies import sizes_of
 from tests.catalogue import rules
 
 ENTRIES = list(table.CATALOGUE.values())
-every_entry = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name.replace(" ", "-"))
 FIRST = {entry.covers: entry.name for entry in reversed(ENTRIES)}
 LARGE = (
     "GPT", "Seq2Seq", "TextEncoder", "SequenceClassifier", "Stack", "forward_with", "MultiHeadAttention",
@@ -38,6 +37,10 @@ ON_EACH_DRAW = (
 # A thousand draws of each entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "1"))
+one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
+    pytest.param(entry, id=entry.name.replace(" ", "-"))
+    for entry in ENTRIES if DRAWS > 1 or entry.covers not in LARGE or entry.name == FIRST[entry.covers]
+])
 
 
 @by_default_one_variant_of_each_large_layer
@@ -49,7 +52,7 @@ def test_every_property_holds(entry: Entry) -> None:
 
 
 @pytest.mark.slow
-@every_entry
+@one_variant_of_each_large_layer
 def test_every_property_holds_for_any_sizes(entry: Entry) -> None:
     check(entry.case(1, np.float32).problem(), 1)
 
@@ -66,10 +69,7 @@ def test_every_property_holds_for_any_sizes(entry: Entry) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("entry", [
-    pytest.param(entry, id=entry.name.replace(" ", "-"))
-    for entry in ENTRIES if DRAWS > 1 or entry.covers not in LARGE or entry.name == FIRST[entry.covers]
-])
+@one_variant_of_each_large_layer
 def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     """Even draws have sizes that all differ, odd draws any sizes from 1 to 4; a few draws check every element."""
     for number in range(1, DRAWS + 1):
