@@ -292,7 +292,8 @@ def draw(found):
 
 def main():
     """Measure and print; with --write, put the tables between their markers in the page, and draw the picture."""
-    found, text = functools.reduce(shortest, [measure() for _ in range(ROUNDS)]), PAGE.read_text("utf-8")
+    rounds = [json.loads(json.dumps(measure())) for _ in range(ROUNDS)]  # all names become texts
+    found, text = functools.reduce(shortest, rounds), PAGE.read_text("utf-8")
     for name, lines in tables(found).items():
         print("\n".join(lines), end="\n\n")
         text = with_block(text, name, "\n".join(lines))
