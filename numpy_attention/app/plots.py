@@ -305,11 +305,12 @@ def _label(op: str, axis: Any, name: str, labels: Labels, count: int, room: floa
 
 def _write(axes: Any, image: Any, texts: Sequence[Sequence[str]], visible: np.ndarray) -> None:
     """Write a text into each visible cell, white if the cell is dark; hatch the other cells."""
+    patches = matplotlib(".patches")
     lightness = image.to_rgba(image.get_array())[..., :3] @ np.array([0.299, 0.587, 0.114])
     for (i, j), seen in np.ndenumerate(visible):
         if not seen:
             hatched = {"fill": False, "hatch": "///", "edgecolor": "#bbbbbb", "lw": 0}
-            axes.add_patch(matplotlib(".patches").Rectangle((j - 0.5, i - 0.5), 1, 1, **hatched))
+            axes.add_patch(patches.Rectangle((j - 0.5, i - 0.5), 1, 1, **hatched))
         elif texts[i][j]:
             look = {"color": "white" if lightness[i, j] < 0.5 else INK, "ha": "center", "va": "center", "fontsize": 8}
             axes.text(j, i, _visible(texts[i][j]), parse_math=False, **look)

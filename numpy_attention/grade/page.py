@@ -4,6 +4,8 @@
     **What is checked.** The properties of a right answer.
     ## Hints          numbered; the first hint names the place to look at, the last hint is almost the answer
     ## Solution       the reasoning, and one block of code that can be appended to the exercise's file
+
+The block of code shows a method as a plain function.
 """
 
 import re

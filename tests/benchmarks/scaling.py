@@ -290,6 +290,7 @@ def draw(found):
         axes.minorticks_off()
     figure.savefig(PICTURE, metadata={"Date": None})
 
+
 def main():
     """Measure and print; with --write, put the tables between their markers in the page, and draw the picture."""
     rounds = [json.loads(json.dumps(measure())) for _ in range(ROUNDS)]  # all names become texts

@@ -23,10 +23,17 @@ LARGE = (
     "GPT", "Seq2Seq", "TextEncoder", "SequenceClassifier", "Stack", "forward_with", "MultiHeadAttention",
     "EncoderBlock", "DecoderBlock",
 )
+
+
+def is_first_of_its_kind(entry: Entry) -> bool:
+    """Whether an entry is small, or the first variant of a large layer or model."""
+    return entry.covers not in LARGE or entry.name == FIRST[entry.covers]
+
+
 by_default_one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
     pytest.param(
         entry, id=entry.name.replace(" ", "-"),
-        marks=pytest.mark.slow if entry.covers in LARGE and entry.name != FIRST[entry.covers] else ()
+        marks=() if is_first_of_its_kind(entry) else pytest.mark.slow
     )
     for entry in ENTRIES
 ])
@@ -39,7 +46,7 @@ ON_EACH_DRAW = (
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "1"))
 one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
     pytest.param(entry, id=entry.name.replace(" ", "-"))
-    for entry in ENTRIES if DRAWS > 1 or entry.covers not in LARGE or entry.name == FIRST[entry.covers]
+    for entry in ENTRIES if DRAWS > 1 or is_first_of_its_kind(entry)
 ])
 
 
@@ -117,21 +124,23 @@ def doubles_dy(dy: np.ndarray, cache: Any) -> np.ndarray:
 
 
 BROKEN = {
-    "nothing_is_changed": (lambda x: (x * 2, x), doubles_dy, "backward changed dy"),
-    "dtype_is_kept": (lambda x: (x * np.float64(2), x), lambda dy, x: 2 * dy, "float32 inputs give float64 outputs"),
-    "gradients_share_no_memory": (lambda x: (2 * x, x), lambda dy, x: x, "dx is a view of x"),
-    "strides_do_not_matter": (
+    properties.nothing_is_changed: (lambda x: (x * 2, x), doubles_dy, "backward changed dy"),
+    properties.dtype_is_kept: (
+        lambda x: (x * np.float64(2), x), lambda dy, x: 2 * dy, "float32 inputs give float64 outputs"
+    ),
+    rules.gradients_share_no_memory: (lambda x: (2 * x, x), lambda dy, x: x, "dx is a view of x"),
+    rules.strides_do_not_matter: (
         lambda x: (x * (1 + x.flags.c_contiguous), x), lambda dy, x: 2 * dy, "strided inputs change the output"
     ),
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
-def test_property_fails_for_a_broken_op(name: str) -> None:
-    op, op_backward, message = BROKEN[name]
+@pytest.mark.parametrize("check_one", BROKEN, ids=lambda check_one: check_one.__name__)
+def test_property_fails_for_a_broken_op(check_one: properties.Property) -> None:
+    op, op_backward, message = BROKEN[check_one]
     entry = Entry("broken", "broken", "x: B d", op, op_backward)
     with pytest.raises(AssertionError, match=message):
-        getattr(properties, name, getattr(rules, name, None))(entry, 0)
+        check_one(entry, 0)
 
 
 def test_reports_forward_that_changes_its_inputs() -> None:

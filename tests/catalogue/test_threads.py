@@ -15,7 +15,7 @@ from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Entry
 from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.tolerance import random_cotangent
-from tests.catalogue.test_properties import FIRST, LARGE
+from tests.catalogue.test_properties import is_first_of_its_kind
 
 pytestmark = pytest.mark.slow
 THREADS = 3
@@ -79,7 +79,7 @@ def threads_give_the_results_of_one(entry: Entry, rounds: int) -> None:
 
 @pytest.mark.parametrize("entry", [
     pytest.param(entry, id=entry.name.replace(" ", "-"))
-    for entry in CATALOGUE.values() if ROUNDS > FEW or entry.covers not in LARGE or entry.name == FIRST[entry.covers]
+    for entry in CATALOGUE.values() if ROUNDS > FEW or is_first_of_its_kind(entry)
 ])
 def test_threads_do_not_disturb_each_other(entry: Entry) -> None:
     threads_give_the_results_of_one(entry, ROUNDS)

@@ -12,6 +12,7 @@ from numpy_attention.grade.page import page_of
 from tests.grade.hand_in import FOLDER, RIGHT, grade, written
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("other_process")
 def test_right_answer_passes_in_the_other_process(tmp_path: Path) -> None:
     """Files beside the exercise have names of Python's modules, and a thread of the file does not end."""
@@ -25,6 +26,7 @@ def test_right_answer_passes_in_the_other_process(tmp_path: Path) -> None:
     assert f"{tmp_path / 'softmax.py'} --solution softmax" in output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("other_process")
 def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
     code, output = grade(tmp_path, "gelu", "while True: print('so')", time_limit=1.0)
