@@ -50,10 +50,11 @@ def test_command_compares_libraries_and_writes_the_page(
     readme.write_text("<!-- speed -->\n<!-- end of speed -->\n")
     for name, path in (("PAGE", page), ("README", readme), ("PICTURE", tmp_path / "picture.svg")):
         monkeypatch.setattr(benchmark, name, path)
-    arguments = ["step", "attention", "--sizes", "nano", "--longest", "256", "--rounds", "1", "--write"]
-    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments])
+    sizes = ["--sizes", "nano", "--longest", "256", "--rounds", "1"]
+    monkeypatch.setattr("sys.argv", ["benchmarks", "step", "attention", *sizes, "--write"])
     benchmark.main()
-    monkeypatch.setattr("sys.argv", ["benchmarks", *arguments[:-1], "--without-torch", "--before", str(benchmark.ROOT)])
+    before = ["--without-torch", "--before", str(benchmark.ROOT)]
+    monkeypatch.setattr("sys.argv", ["benchmarks", "step", *sizes, *before])
     benchmark.main()
     printed = capsys.readouterr().out
     for row in ("| nano | PyTorch |", "| nano | numpy_attention |", "| T = 256 | plain NumPy |", "| nano | before |"):
