@@ -30,11 +30,19 @@ def is_first_of_its_kind(entry: Entry) -> bool:
     return entry.covers not in LARGE or entry.name == FIRST[entry.covers]
 
 
+def for_entries(every_variant: bool) -> pytest.MarkDecorator:
+    """Run a test for all entries, or without the further variants of large layers and models."""
+    entries = [entry for entry in ENTRIES if every_variant or is_first_of_its_kind(entry)]
+    return pytest.mark.parametrize("entry", entries, ids=name_of)
+
+
+def name_of(entry: Entry) -> str:
+    """The name of an entry in the name of a test."""
+    return entry.name.replace(" ", "-")
+
+
 by_default_one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
-    pytest.param(
-        entry, id=entry.name.replace(" ", "-"),
-        marks=() if is_first_of_its_kind(entry) else pytest.mark.slow
-    )
+    pytest.param(entry, id=name_of(entry), marks=() if is_first_of_its_kind(entry) else pytest.mark.slow)
     for entry in ENTRIES
 ])
 ON_EACH_DRAW = (
@@ -44,10 +52,6 @@ ON_EACH_DRAW = (
 # A thousand draws of each entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/catalogue/test_properties.py
 DRAWS = int(os.environ.get("NUMPY_ATTENTION_DRAWS", "1"))
-one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
-    pytest.param(entry, id=entry.name.replace(" ", "-"))
-    for entry in ENTRIES if DRAWS > 1 or is_first_of_its_kind(entry)
-])
 
 
 @by_default_one_variant_of_each_large_layer
@@ -59,7 +63,7 @@ def test_every_property_holds(entry: Entry) -> None:
 
 
 @pytest.mark.slow
-@one_variant_of_each_large_layer
+@for_entries(every_variant=DRAWS > 1)
 def test_every_property_holds_for_any_sizes(entry: Entry) -> None:
     check(entry.case(1, np.float32).problem(), 1)
 
@@ -76,7 +80,7 @@ def test_every_property_holds_for_any_sizes(entry: Entry) -> None:
 
 
 @pytest.mark.slow
-@one_variant_of_each_large_layer
+@for_entries(every_variant=DRAWS > 1)
 def test_no_false_alarm_in_many_draws(entry: Entry) -> None:
     """Even draws have sizes that all differ, odd draws any sizes from 1 to 4; a few draws check every element."""
     for number in range(1, DRAWS + 1):

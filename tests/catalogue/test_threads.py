@@ -13,9 +13,8 @@ import pytest
 
 from numpy_attention.catalogue.compare import same
 from numpy_attention.catalogue.entry import Entry
-from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.tolerance import random_cotangent
-from tests.catalogue.test_properties import is_first_of_its_kind
+from tests.catalogue.test_properties import for_entries
 
 pytestmark = pytest.mark.slow
 THREADS = 3
@@ -77,9 +76,6 @@ def threads_give_the_results_of_one(entry: Entry, rounds: int) -> None:
     assert same(before, (case.inputs, dy, shared)), f"{entry.name}: a thread changed the inputs, dy or the cache"
 
 
-@pytest.mark.parametrize("entry", [
-    pytest.param(entry, id=entry.name.replace(" ", "-"))
-    for entry in CATALOGUE.values() if ROUNDS > FEW or is_first_of_its_kind(entry)
-])
+@for_entries(every_variant=ROUNDS > FEW)
 def test_threads_do_not_disturb_each_other(entry: Entry) -> None:
     threads_give_the_results_of_one(entry, ROUNDS)
