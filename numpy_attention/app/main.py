@@ -37,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # from NumPy; we report a NaN in one line with its place
+            warnings.showwarning = lambda message, *_: print(f"numpy-attention: {message}", file=sys.stderr)
             arguments = started_ranks().together(lambda: _parser().parse_args(argv))
             module, function = arguments.run.split(".")
             code = int(getattr(importlib.import_module(f"numpy_attention.app.{module}"), function)(arguments))

@@ -45,7 +45,6 @@ With the norm of each head and gammas of 1, q and k have length sqrt(d_k), so no
 sqrt(d_k), however large w_q and w_k become. One gamma serves all heads and positions: its gradient is a sum over them.
 """
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +106,11 @@ class SharedPositions:
             elif np.ndim(positions) == 2:
                 require_array("MultiHeadAttention", "positions", positions)
                 positions = positions[:, None, :]  # (B, 1, T), the same for every head
-            self.made[key] = rotary_tables(x, positions, frequencies=rotary_frequencies(width, base, scaling))
+            cos, sin = rotary_tables(x, positions, frequencies=rotary_frequencies(width, base, scaling))
+            if scaling and scaling.get("rope_type", scaling.get("type")) == "yarn":
+                longer = yarn_temperature(scaling["factor"])
+                cos, sin = longer * cos, longer * sin  # each pair turns, and becomes longer by this factor
+            self.made[key] = cos, sin
         return self.made[key]
 
 
@@ -155,7 +158,8 @@ class MultiHeadAttention(Layer):
 
     The head of this chapter explains `qk_norm` (None, "head" or "all", with `norm_eps`), `output_gate` (None, "head" or
     "element"), `sink` and `softcap`. `scale` replaces 1 / sqrt(d_k). `rotary_width` and `rotary_scaling` are the width
-    and the scaling of `rotary_frequencies`; the scaling "yarn" also multiplies q and k by `yarn_temperature`.
+    and the scaling of `rotary_frequencies`; the scaling "yarn" also multiplies the rotated columns of q and k by
+    `yarn_temperature`.
 
     Shapes: x (B, T_q, d_model), context (B, T_k, d_model) -> y (B, T_q, d_model); mask and scores_bias broadcast
     to (B, H, T_q, T_k), True = this query may look at this key.
@@ -202,9 +206,6 @@ class MultiHeadAttention(Layer):
         width_q, width_k = (num_heads * d_k, num_kv_heads * d_k) if qk_norm == "all" else (d_k, d_k)
         self.norm_q, self.norm_k = (RMSNorm(n, eps, dtype) if qk_norm else None for n in (width_q, width_k))
         self.scale = None if scale is None else float(require_number(op, "scale", scale))
-        if rotary_scaling and rotary_scaling.get("rope_type", rotary_scaling.get("type")) == "yarn":
-            usual = 1.0 / math.sqrt(d_k) if self.scale is None else self.scale
-            self.scale = usual * yarn_temperature(rotary_scaling["factor"]) ** 2  # one factor for q, one for k
         self.softcap = None if softcap is None else require_number(op, "softcap", softcap, **CAPS)
         self.sink = np.zeros(num_heads, dtype) if sink else None
         gates = num_heads * (d_v if output_gate == "element" else 1)

@@ -37,8 +37,9 @@ after position L its angles are new to the model. For texts of s L tokens, we lo
 "linear": k_i = 0, so position s t has the angles of position t, but the angles of neighbours differ less. "llama3": k_i
 grows linearly with the number of turns, from 0 at a lower limit to 1 at an upper limit. "yarn": k_i falls linearly with
 i, from 1 at the pair that makes 32 turns to 0 at the pair that makes one turn. "ntk": a larger base, for n pairs
-f_i' = f_i s^(-i / (n - 1)): the first pair keeps its frequency, and the last pair gets f_i / s. YaRN also multiplies q
-and k by a number above 1 (`yarn_temperature`), because in longer texts a softmax spreads its weight over more keys.
+f_i' = f_i s^(-i / (n - 1)): the first pair keeps its frequency, and the last pair gets f_i / s. YaRN also multiplies
+the rotated columns of q and k by a number above 1 (`yarn_temperature`), because in longer texts a softmax spreads its
+weight over more keys.
 
 ALiBi. Do not change the vectors. Lower each score by the distance times a slope; each head has a different slope.
 """
@@ -240,9 +241,10 @@ def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, 
 
 
 def yarn_temperature(factor: float) -> float:
-    """The factor by which YaRN multiplies q, and also k, for texts `factor` times as long as in training.
+    """The factor by which YaRN multiplies the rotated columns of q and k, for texts `factor` times as long as in
+    training.
 
-    Formula: 0.1 ln(factor) + 1; the scores are multiplied by its square
+    Formula: 0.1 ln(factor) + 1; if all columns are rotated, the scores are multiplied by its square
 
     Shapes: a number -> a number
 

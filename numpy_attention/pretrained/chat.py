@@ -1,18 +1,23 @@
 r"""Chapter 35, continued. A conversation as ids
 
 A chat model was trained on conversations in a fixed format, with special tokens around each turn. This book supports
-two formats. It recognizes them by the tokens in the chat template of the file:
+three formats. It recognizes them by the tokens in the chat template of the file:
 
     ChatML     <|im_start|>user\nHello<|im_end|>\n
                <|im_start|>assistant\n
     Llama 3    <|start_header_id|>user<|end_header_id|>\n\nHello<|eot_id|>
                <|start_header_id|>assistant<|end_header_id|>\n\n
+    Gemma      <start_of_turn>user\nHello<end_of_turn>\n
+               <start_of_turn>model\n
+
+Gemma has no turn for the system message: it stands before the first question, in the same turn.
 
 The template is a small program (in the language Jinja), and its author is unknown. So it is never run: this chapter
 only searches it for these tokens and for the system message at its beginning.
 """
 
 import re
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,40 +28,61 @@ from numpy_attention.pretrained.tokenizer import Tokenizer
 SYSTEM = re.compile(r"""(['"])<\|im_start\|>system(?:\\n|\n)((?:(?!\1|<\|).)*)<\|im_end\|>""", re.DOTALL)
 
 
+class Format(NamedTuple):
+    """What a template writes around the role and the text of a turn."""
+
+    begin: str
+    middle: str  # a special token, or "" for a line break
+    end: str
+    last: str  # after the end
+    strips: bool = True  # white space around a text is removed
+    assistant: str = "assistant"  # the role of answers
+
+
+FORMATS = (
+    Format("<|im_start|>", "", "<|im_end|>", "\n", strips=False),
+    Format("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", ""),
+    Format("<start_of_turn>", "", "<end_of_turn>", "\n", assistant="model"),
+)
+
+
 class Chat:
     """The format of a conversation: turns become ids for the model.
 
-    Raises: InputError if the template has neither format, or uses a token that the tokenizer lacks.
+    Raises: InputError if the template has no known format, or uses a token that the tokenizer lacks.
     """
 
     def __init__(self, tokenizer: Tokenizer, system: str | None = None) -> None:
         template = tokenizer.template or ""
-        self.tokenizer = tokenizer
-        if "<|im_start|>" in template:
-            self.begin, self.middle, self.end, self.last = "<|im_start|>", "", "<|im_end|>", "\n"
-        elif "<|start_header_id|>" in template:
-            self.begin, self.middle, self.end, self.last = "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", ""
-        else:
-            raise InputError("the file has no chat template in a known format, ChatML or Llama 3; use sample")
-        self.end_id = tokenizer.id_of(self.end)
+        known = [one for one in FORMATS if one.begin in template]
+        if not known:
+            raise InputError("the file has no chat template in a known format, ChatML, Llama 3 or Gemma; use sample")
+        self.tokenizer, self.format = tokenizer, known[0]
+        self.end_id = tokenizer.id_of(self.format.end)
         self.stop = frozenset({self.end_id, *tokenizer.stop})
         if system is None:  # use the message that the model was trained with
             found = SYSTEM.search(template)
             system = found[2].replace("\\n", "\n") if found else ""
-        self.opening = self.turn("system", system) if system else np.zeros(0, np.int64)
+        self.before, self.opening = "", np.zeros(0, np.int64)  # of the first question, and of the conversation
+        if system and self.format.assistant == "model":
+            self.before = f"{system}\n\n"
+        elif system:
+            self.opening = self.turn("system", system)
 
-    def turn(self, role: str, text: str) -> np.ndarray:
-        """The ids of one turn."""
-        return np.concatenate([self.opened(role, text), self.closed()])
+    def turn(self, role: str, text: str, first: bool = False) -> np.ndarray:
+        """The ids of one turn; `first` is for the first question."""
+        return np.concatenate([self.opened(role, text, first), self.closed()])
 
-    def opened(self, role: str, text: str = "") -> np.ndarray:
+    def opened(self, role: str, text: str = "", first: bool = False) -> np.ndarray:
         """The beginning of a turn as ids. Role and text are encoded together: a chunk may hold parts of both."""
-        encode, id_of = self.tokenizer.encode, self.tokenizer.id_of
-        if self.middle:
-            text = "\n\n" + text.strip()  # the template strips the text too
-            return np.array([id_of(self.begin), *encode(role), id_of(self.middle), *encode(text)], dtype=np.int64)
-        return np.array([id_of(self.begin), *encode(f"{role}\n{text}")], dtype=np.int64)
+        form, encode, id_of = self.format, self.tokenizer.encode, self.tokenizer.id_of
+        role = form.assistant if role == "assistant" else role
+        text = text.strip() if form.strips else text
+        text = self.before + text if first else text
+        if form.middle:
+            return np.array([id_of(form.begin), *encode(role), id_of(form.middle), *encode(f"\n\n{text}")], np.int64)
+        return np.array([id_of(form.begin), *encode(f"{role}\n{text}")], dtype=np.int64)
 
     def closed(self) -> np.ndarray:
         """The end of a turn as ids."""
-        return np.array([self.end_id, *self.tokenizer.encode(self.last)], dtype=np.int64)
+        return np.array([self.end_id, *self.tokenizer.encode(self.format.last)], dtype=np.int64)

@@ -46,7 +46,8 @@ class Conversation:
         Raises: InputError for a text that does not fit into the context. Then the conversation is unchanged.
         """
         chat = self.chat
-        new = [*self.closing, *chat.turn("user", text).tolist(), *chat.opened("assistant").tolist()]
+        question = chat.turn("user", text, first=not self.closing).tolist()
+        new = [*self.closing, *question, *chat.opened("assistant").tolist()]
         if len(new) >= self.tokens_left:
             sizes = f"{len(self.ids):,} tokens and {len(new):,} new ones are too many for a context of {self.context:,}"
             raise InputError(f"{sizes}, which must also hold an answer; /reset starts a new conversation")

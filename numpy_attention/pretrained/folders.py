@@ -30,6 +30,11 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import reading
 from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused
 
+CONVERT = (
+    "convert it: python -c \"import torch, safetensors.torch as s; s.save_file({n: w.clone() for n, w in "
+    "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors')\""
+)
+
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """The settings of a folder, and its tensors by name.
@@ -43,6 +48,8 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     if index.exists():
         with refused(f"{index} does not list safetensors files"):
             names = {Path(name).name for name in read_json(index)["weight_map"].values()}  # in this folder
+    elif not (folder / "model.safetensors").exists() and (pickles := sorted(folder.glob("pytorch_model*.bin"))):
+        raise InputError(f"{pickles[0]} is a pickle, which can run code, and is not read; {CONVERT}")
     safetensors = package("safetensors", "safetensors files")
     arrays: Arrays = {}
     for path in (folder / name for name in sorted(names)):

@@ -8,19 +8,25 @@ tensors are extra, missing or of a wrong shape, one error names them.
 """
 
 import math
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import InputError, dtype_error, short_repr
+from numpy_attention.errors import InputError, dtype_error, several, short_repr
 from numpy_attention.models.model import Model
 from numpy_attention.pretrained.folders import read_folder
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
 from numpy_attention.pretrained.names import fill
 from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+
+WITH_IMAGES = (  # a Gemma 3 with images
+    "save its text part with transformers, and put the tokenizer's files beside it: "
+    "AutoModelForImageTextToText.from_pretrained(FOLDER).model.language_model.save_pretrained(NEW_FOLDER)"
+)
 
 
 class Pretrained(NamedTuple):
@@ -33,7 +39,8 @@ class Pretrained(NamedTuple):
 def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretrained:
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
 
-    Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images.
+    Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images. A
+    warning names the heads of a BERT for other tasks, which are left out; its pooler is left out too.
 
     Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
     a dtype that is not float32 or float64.
@@ -46,7 +53,8 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     name = values.get("general.architecture" if gguf else "model_type")
     known = GGUF if gguf else FOLDERS
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"{path} holds a model of the kind {short_repr(name)}; known kinds are {', '.join(known)}")
+        fix = WITH_IMAGES if name == "gemma3" and not gguf else f"known kinds are {', '.join(known)}"
+        raise InputError(f"{path} holds a model of the kind {short_repr(name)}; {fix}")
     kind = known[name]
     try:
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
@@ -54,9 +62,11 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
         _check_sizes(config, arrays, tokenizer)
         model = kind.model(config, None, dtype)
         interleaved = gguf and name in ("llama", "smollm3")
-        fill(model, arrays, kind.names, gguf, interleaved, less_one=name == "gemma3_text")
+        left_out = fill(model, arrays, kind.names, gguf, interleaved, less_one=name == "gemma3_text")
     except (InputError, MemoryError) as error:
         raise InputError(f"{path} cannot be loaded: {error}") from None
+    if left_out:
+        warnings.warn(f"{path}: left out, because a TextEncoder has no such head: {several(left_out)}", stacklevel=2)
     return Pretrained(model, tokenizer)
 
 

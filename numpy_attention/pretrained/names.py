@@ -25,13 +25,25 @@ import numpy as np
 
 from numpy_attention.errors import InputError, several
 from numpy_attention.models.model import Model
+from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pieces import non_finite
 from numpy_attention.pretrained.gguf_files import Arrays
 
-# tensors that this book does not load: masks and positions (it computes them), and heads for other tasks
+# tensors that this book computes instead (masks and positions), and the pooler of a BERT, which it does not need
 NOT_WANTED = re.compile(
     r"(.*\.)?(attn\.(masked_)?bias|position_ids|rotary_emb\.inv_freq|rope_freqs\.weight|pooler\.dense\.\w+)"
 )
+HEADS = re.compile(r"(cls|classifier|qa_outputs)\..*")  # of a BERT, for other tasks than text vectors
+BEFORE_2019 = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}  # BERT's original names
+REASONS = {  # why a tensor is unknown
+    r"\.lora_": "it holds low-rank changes of another program; merge them into their model first",
+    r"qweight|qzeros|\.scales$|weight_scale|absmax|SCB": "its numbers are quantized; take the original, or a GGUF file",
+    r"vision|image|multi_modal": "it also reads images; this book loads only models of text",
+    r"expert|router": "it has several experts in a block, which this book does not load",
+    r"^(_orig_mod|module)\.": "it was saved from inside a wrapper of PyTorch; save the model itself",
+    r"\.bias$": "models of this kind with such biases (attention_bias or mlp_bias) are not loaded here",
+}
+MAYBE = "do the settings belong to these tensors?"
 FIRST = ("", "transformer.", "bert.")  # prefixes that some programs put before every name
 X_W = re.compile(r"(^|\.)h\.\d+\.")  # GPT-2's original program writes x w, like this book
 JOINED = re.compile(r"\.(attn_qkv|c_attn)\.")  # query, key and value in one matrix
@@ -86,15 +98,15 @@ BERT = {
 
 def fill(
     model: Model, arrays: Arrays, table: Table, gguf: bool = False, interleaved: bool = False, less_one: bool = False
-) -> None:
-    """Write the tensors of a file into the parameters of a model.
+) -> list[str]:
+    """Write the tensors of a file into the parameters of a model; return the names of heads that are left out.
 
     With `interleaved`, the rows of w_q and w_k are in the order for interleaved rotary pairs; with `less_one`, each
     gamma is stored as gamma - 1.
 
     Raises: InputError if names or shapes do not fit (before anything is read), and for a tensor that cannot be read.
     """
-    found = _matched(model, arrays, table, gguf, interleaved)
+    found, left_out = _matched(model, arrays, table, gguf, interleaved)
     for name, p in model.parameters().items():
         theirs = found[name]
         with np.errstate(invalid="ignore", over="ignore"):  # the check below reports numbers that are not finite
@@ -103,14 +115,17 @@ def fill(
                 p += 1
         if non_finite(p):
             raise InputError(f"{theirs} holds numbers that are not finite in {p.dtype}")
+    return left_out
 
 
-def _matched(model: Model, arrays: Arrays, table: Table, gguf: bool, interleaved: bool) -> dict[str, str]:
-    """The name of each parameter's tensor."""
+def _matched(
+    model: Model, arrays: Arrays, table: Table, gguf: bool, interleaved: bool
+) -> tuple[dict[str, str], list[str]]:
+    """The name of each parameter's tensor, and the names of the heads that this model does not have."""
     found: dict[str, str] = {}
     wrong = []
     for name, p in model.parameters().items():
-        names = [first + their_name(name, table, gguf) for first in FIRST]
+        names = _possible(their_name(name, table, gguf))
         theirs = next((one for one in names if one in arrays), names[0])
         if theirs not in arrays:
             wrong.append(f"{theirs} is missing")
@@ -120,11 +135,31 @@ def _matched(model: Model, arrays: Arrays, table: Table, gguf: bool, interleaved
         if (ours := as_ours(empty, name, theirs, model, interleaved).shape) != p.shape:
             wrong.append(f"{theirs} is {shape}, which gives {ours} for {name}, expected {p.shape}")
         found[name] = theirs
-    unknown = arrays.keys() - found.values()
-    wrong += [f"{name!r} is unknown here" for name in sorted(unknown) if not NOT_WANTED.fullmatch(name)]
+    unknown = sorted(name for name in arrays.keys() - found.values() if not NOT_WANTED.fullmatch(name))
+    left_out = [name for name in unknown if isinstance(model, TextEncoder) and HEADS.fullmatch(name)]
+    unknown = [name for name in unknown if name not in left_out]
+    if not wrong and "head.w" in table and (head := their_name("head.w", table, gguf)) in unknown:
+        unknown.remove(head)
+        wrong += _differ(arrays, found["token_embedding.table"], head)
+    wrong += [f"{name!r} is unknown here" for name in unknown]
     if wrong:
-        raise InputError(several(wrong))
-    return found
+        reasons = (reason for pattern, reason in REASONS.items() if any(re.search(pattern, name) for name in unknown))
+        raise InputError(f"{several(wrong)}; {next(reasons, MAYBE)}")
+    return found, left_out
+
+
+def _possible(theirs: str) -> list[str]:
+    """The names that programs give to one tensor."""
+    names = [first + theirs for first in FIRST]
+    names += [name.replace(new, old) for name in names for new, old in BEFORE_2019.items() if name.endswith(new)]
+    return [*names, theirs.removeprefix("model.")]  # the last one: without a head, a folder has no such prefix
+
+
+def _differ(arrays: Arrays, table: str, head: str) -> list[str]:
+    """Tied weights may be stored twice, as the table and as the head: what is wrong if the copies differ."""
+    if arrays[head].shape == arrays[table].shape and np.array_equal(arrays[head].read(), arrays[table].read()):
+        return []
+    return [f"{head} is not equal to {table}, but config.json says that they are tied (tie_word_embeddings)"]
 
 
 def their_name(name: str, table: Table, gguf: bool) -> str:

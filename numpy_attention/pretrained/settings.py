@@ -236,9 +236,10 @@ def _rotary(s: Settings, fields: Fields, gemma: bool) -> Fields:
 
 
 def _angles(rope: Any, base: float, context_length: int) -> tuple[float, Fields | None]:
-    """The base of the rotary angles, by default `base`, and their scaling."""
+    """The base of the rotary angles, by default `base`, and their scaling. The type "dynamic" changes only the angles
+    of texts longer than the context, which a model of this book does not read."""
     kind = rope.get("rope_type", rope.get("type", "default")) if isinstance(rope, Mapping) else rope
-    if not isinstance(rope, Mapping) or kind not in ("default", "linear", "llama3", "yarn"):
+    if not isinstance(rope, Mapping) or kind not in ("default", "dynamic", "linear", "llama3", "yarn"):
         raise InputError(f"its rope scaling is {short_repr(kind)}, which is not supported")
     s = Settings(rope)
     s.only("partial_rotary_factor", 1.0)
@@ -246,7 +247,7 @@ def _angles(rope: Any, base: float, context_length: int) -> tuple[float, Fields 
     no_numbers = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
     scaling = {"type": kind} | ({} if kind == "linear" else {TOKENS: context_length})
     scaling |= {name: value for name, value in rope.items() if name not in no_numbers and value is not None}
-    return base, None if kind == "default" else scaling
+    return base, None if kind in ("default", "dynamic") else scaling
 
 
 def _gguf_scaling(s: Settings, arrays: Arrays, width: int, base: float) -> Fields | None:

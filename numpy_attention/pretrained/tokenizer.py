@@ -15,7 +15,7 @@ is encoded as plain text. A chat template puts special tokens around each turn (
 
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,14 +26,24 @@ from numpy_attention.pretrained.gguf_files import package, refused
 from numpy_attention.training.byte_pairs import utf8
 from numpy_attention.training.data import Vocabulary
 
-# splitting rules, by their names in GGUF files; None: the rule of GPT-2
 _CASES = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+class Rule(NamedTuple):
+    """How a text is cut into chunks, and whether it begins with a special token in a file that does not say it."""
+
+    pattern: str | None  # None: the pattern of GPT-2
+    begins: bool = False
+
+
+# by their names in GGUF files; `begins` is as in src/llama-vocab.cpp of llama.cpp, for a file without add_bos_token
 RULES = {
-    "gpt-2": None,
-    "smollm": None,  # with each digit as a separate chunk
-    "qwen2": _CASES + r"\p{N}" + _REST,
-    **dict.fromkeys(("llama-bpe", "dbrx", "smaug-bpe"), _CASES + r"\p{N}{1,3}" + _REST),
+    "gpt-2": Rule(None),
+    "smollm": Rule(None),  # with each digit as a separate chunk
+    "qwen2": Rule(_CASES + r"\p{N}" + _REST),
+    "llama-bpe": Rule(_CASES + r"\p{N}{1,3}" + _REST, begins=True),
+    **dict.fromkeys(("dbrx", "smaug-bpe"), Rule(_CASES + r"\p{N}{1,3}" + _REST)),
 }
 CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split
 
@@ -103,8 +113,10 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
     """
     tokenizers = package("tokenizers", "pretrained models")
     about = {name.removeprefix("tokenizer.ggml."): value for name, value in settings.items()}
-    kind, rule = about.get("model"), str(about.get("pre") or "gpt-2")
-    if kind != "gpt2" or rule not in RULES:
+    kind, rule = about.get("model"), about.get("pre")
+    if rule is None and settings.get("general.architecture") == "gpt2":
+        rule = "gpt-2"  # its files are older than the setting
+    if kind != "gpt2" or not isinstance(rule, str) or rule not in RULES:
         known = f"supported is 'gpt2' with one of {', '.join(RULES)}"
         raise InputError(f"its tokenizer is {short_repr(kind)} with the rule {short_repr(rule)}, {known}")
     with refused("its tokenizer cannot be built"):
@@ -121,7 +133,8 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
             for token, kind in zip(tokens, about.get("token_type", ())) if kind in (CONTROL, USER_DEFINED)
         ])  # fmt: skip
         begin, *stop = (about.get(name, -1) for name in ("bos_token_id", "eos_token_id", "eot_token_id"))
-        if about.get("add_bos_token") is True and begin in range(len(tokens)):
+        add = about.get("add_bos_token")
+        if (RULES[rule].begins if add is None else add is True) and begin in range(len(tokens)):
             special = {"special_tokens": [(tokens[begin], begin)]}
             made.post_processor = tokenizers.processors.TemplateProcessing([tokens[begin], "$A"], **special)
     template = settings.get("tokenizer.chat_template")
@@ -131,7 +144,7 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
 
 def _splitter(tokenizers: Any, rule: str) -> Any:
     """The object that cuts a text into chunks by a rule, and writes each byte as the tokens write it."""
-    split, pattern = tokenizers.pre_tokenizers, RULES[rule]
+    split, pattern = tokenizers.pre_tokenizers, RULES[rule].pattern
     steps = [split.Digits(individual_digits=True)] if rule == "smollm" else []
     if pattern:
         steps.append(split.Split(tokenizers.Regex(pattern), "isolated"))
@@ -142,17 +155,27 @@ def _splitter(tokenizers: Any, rule: str) -> Any:
 def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """The tokenizer of a folder: tokenizer.json, and the chat template in tokenizer_config.json or chat_template.jinja.
 
+    An answer may end with each of several tokens: eos_token in tokenizer_config.json, and the ids in config.json and
+    generation_config.json.
+
     Raises: InputError for a missing or damaged file.
     """
     tokenizers = package("tokenizers", "pretrained models")
-    file, about, jinja = (folder / n for n in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"))
-    config = read_json(about) if about.exists() else {}
+    file, jinja = folder / "tokenizer.json", folder / "chat_template.jinja"
+    names = ("tokenizer_config.json", "config.json", "generation_config.json")
+    config, *others = (read_json(folder / name) if (folder / name).exists() else {} for name in names)
     end, template = config.get("eos_token"), config.get("chat_template")
     end = end.get("content") if isinstance(end, dict) else end
     with reading(file), refused(f"{file} cannot be read"):
         made = tokenizers.Tokenizer.from_buffer(file.read_bytes())
-        last = made.token_to_id(end) if isinstance(end, str) else None
+        ends = [made.token_to_id(end) if isinstance(end, str) else None]
+        for ids in (other.get("eos_token_id") for other in others):
+            ends += ids if isinstance(ids, list) else [ids]
+        stop = [i for i in ends if type(i) is int and i in made.get_vocab().values()]
+    if isinstance(template, list):  # several, each with a name
+        named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
+        template = named.get("default")
     if template is None and jinja.exists():
         with reading(jinja):
             template = jinja.read_text("utf-8", "replace")
-    return Tokenizer(made, [] if last is None else [last], template if isinstance(template, str) else None)
+    return Tokenizer(made, stop, template if isinstance(template, str) else None)

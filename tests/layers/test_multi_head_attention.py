@@ -181,11 +181,17 @@ def test_refuses_positions_that_do_not_fit(positions, error, message, rng):
         layer.forward(x, context, positions=np.arange(5))
 
 
-def test_yarn_multiplies_queries_and_keys_by_its_temperature():
-    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
-    for scale in (None, 0.3):
-        layer = na.MultiHeadAttention(12, 3, None, rotary_base=1e4, rotary_scaling=yarn, scale=scale)
-        assert layer.scale == pytest.approx((scale or 1 / 2) * na.yarn_temperature(4.0) ** 2)
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+
+
+def test_yarn_multiplies_only_rotated_columns():
+    """Position 3 of heads of width 12, of which 6 columns rotate, as `transformers` 5.23 computes it for StableLM."""
+    layer = na.MultiHeadAttention(24, 2, None, rotary_base=1e4, rotary_width=6, rotary_scaling=YARN, dtype=np.float64)
+    layer.w_q[:] = np.eye(24)
+    x = np.broadcast_to(np.linspace(-1, 1.3, 24), (1, 4, 24))
+    _, cache = layer.heads(x)
+    published = [1.239713, -1.000368, -0.909982, 0.628381, -0.718431, -0.570786]
+    np.testing.assert_allclose(cache.attention.q[0, 0, 3], [*published, *x[0, 3, 6:12]], rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.pretrained.chat import Chat
 from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.tokenizer import Tokenizer
 from tests.pretrained import tiny
 
 CONTEXT = 167
@@ -54,6 +56,18 @@ def test_turns_with_kv_cache_equal_one_forward_over_the_whole_conversation(begin
     assert words.startswith("<|im_start|>system\nThe other 12 users answer.<|im_end|>\n<|im_start|>user\nthe user<")
     assert words.count("<|im_end|>\n<|im_start|>user\n") == 3
     assert words.count("<|im_end|>\n<|im_start|>assistant\n") == 3
+
+
+def test_the_system_message_of_gemma_stands_before_the_first_question_only(begin: Callable[..., Conversation]) -> None:
+    renamed = begin().chat.tokenizer.tokenizer.to_str().replace("<|im_start|>", "<start_of_turn>")
+    renamed = renamed.replace("<|im_end|>", "<end_of_turn>")
+    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(renamed), template="<start_of_turn>")
+    one = Conversation(begin().model, Chat(tokenizer, "in 12 words"), temperature=0.0)
+    for text in ("the user", "or"):
+        assert len(list(one.answer(text, 3))) == 3
+    words = tokenizer.tokenizer.decode(one.ids, skip_special_tokens=False)
+    assert words.startswith("<start_of_turn>user\nin 12 words\n\nthe user<end_of_turn>\n<start_of_turn>model\n")
+    assert "<end_of_turn>\n<start_of_turn>user\nor<end_of_turn>\n<start_of_turn>model\n" in words
 
 
 def test_a_turn_runs_only_its_new_tokens(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:

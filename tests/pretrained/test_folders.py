@@ -64,6 +64,16 @@ def test_refuses_an_index_without_file_names(names, whole):
     assert "index.json does not list safetensors files: " in refusal(whole)
 
 
+def test_a_pickle_is_not_read_and_the_error_says_how_to_convert_it(whole):
+    (whole / "model.safetensors").unlink()
+    assert "No such file" in refusal(whole)
+    for name in ("pytorch_model.bin", "pytorch_model-00001-of-00002.bin"):
+        (whole / name).write_bytes(b"1")
+        begin = f"{whole / name} is a pickle, which can run code, and is not read; convert it: python -c"
+        assert refusal(whole).startswith(begin)
+        (whole / name).unlink()
+
+
 def test_an_index_names_files_of_its_own_folder_only(whole):
     (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "/etc/passwd"}}))
     assert refusal(whole).startswith(f"cannot read {whole / 'passwd'}: No such file")

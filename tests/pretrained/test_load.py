@@ -48,10 +48,7 @@ def test_a_gguf_file_gives_the_same_model_as_a_folder(name, tmp_path):
     """The stored results belong to folders: `transformers` does not read some of these GGUF files."""
     settings, tensors = tiny.AS_GGUF[name], tiny.tensors_of(name, tiny.AS_GGUF[name])
     expected, _ = na.load_pretrained(tiny.write_folder(tmp_path / "folder", settings, tensors))
-    model, _ = na.load_pretrained(tiny.write_gguf(tmp_path / "file.gguf", settings, tensors))
-    assert model.config == expected.config
-    for ours, p in expected.parameters().items():
-        np.testing.assert_array_equal(model.parameters()[ours], p, err_msg=ours)
+    same(na.load_pretrained(tiny.write_gguf(tmp_path / "file.gguf", settings, tensors)).model, expected)
 
 
 def test_refuses_a_dtype_that_is_not_a_float(tmp_path):
@@ -90,6 +87,90 @@ def test_error_names_tensors_with_an_unknown_number_format(tmp_path):
     assert raw[at : at + 4] == bytes(4)  # F32
     path.write_bytes(raw[:at] + (24).to_bytes(4, "little") + raw[at + 4 :])  # I8
     assert "blk.1.ffn_up.weight holds numbers of the kind I8, which cannot be read here" in answer(path)
+
+
+def same(found, expected):
+    assert found.config == expected.config
+    for name, p in expected.parameters().items():
+        np.testing.assert_array_equal(found.parameters()[name], p, err_msg=name)
+
+
+@pytest.mark.parametrize(("settings", "table"), [(tiny.TIED, "model.embed_tokens"), (tiny.GPT2, "transformer.wte")])
+def test_tied_weights_may_be_stored_twice_if_the_copies_are_equal(settings, table, tmp_path):
+    """`transformers` ignores the second copy; if it differs, one of the file and its settings is wrong."""
+    tensors = tiny.tensors_of("twice", settings)
+    expected, _ = na.load_pretrained(tiny.write_folder(tmp_path / "once", settings, tensors))
+    tensors["lm_head.weight"] = tensors[f"{table}.weight"].copy()
+    for kind in ("F32", "F16"):
+        found, _ = na.load_pretrained(tiny.write_folder(tmp_path / kind, settings, tensors, kind))
+        if kind == "F32":
+            same(found, expected)
+    for wrong in (tensors["lm_head.weight"] + np.eye(1, dtype=np.float32)[0], tensors["lm_head.weight"][:-1]):
+        tensors["lm_head.weight"] = wrong
+        text = answer(tiny.write_folder(tmp_path / f"{len(wrong)}", settings, tensors))
+        assert f"lm_head.weight is not equal to {table}.weight, but config.json says that they are tied" in text
+
+
+def of_2018(tensors):
+    """The names of bert-base-uncased: gamma and beta, a prefix, and heads for other tasks."""
+    names = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    found = {}
+    for name, array in tensors.items():
+        end = next((end for end in names if name.endswith(end)), "")
+        found["bert." + name.removesuffix(end) + names.get(end, "")] = array
+    return found
+
+
+HEADS = ["cls.predictions.bias", "cls.predictions.transform.LayerNorm.gamma", "cls.seq_relationship.weight",
+         "classifier.weight", "qa_outputs.bias"]  # fmt: skip
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all heads", "a masked language model"])
+def test_a_bert_with_the_names_of_2018_loads_and_a_warning_names_the_heads_left_out(masked, tmp_path):
+    expected, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
+    tensors = of_2018(tiny.tensors_of("bert", tiny.BERT))
+    if masked:  # it has no pooler
+        tensors = {name: w for name, w in tensors.items() if "pooler" not in name}
+    heads = HEADS[:2] if masked else HEADS
+    tensors |= {name: np.ones(3, np.float32) for name in heads}
+    path = tiny.write_folder(tmp_path / "old", tiny.BERT, tensors)
+    with pytest.warns(UserWarning, match="left out") as caught:
+        found, _ = na.load_pretrained(path)
+    [message] = [str(one.message) for one in caught]
+    assert message == f"{path}: left out, because a TextEncoder has no such head: {'; '.join(sorted(heads))}"
+    assert caught[0].filename == __file__
+    same(found, expected)
+
+
+def test_the_body_of_a_model_without_its_head_has_no_prefix(tmp_path):
+    """As `transformers` saves the text part of a Gemma 3 with images."""
+    tensors = tiny.tensors_of("body", tiny.TIED)
+    expected, _ = na.load_pretrained(tiny.write_folder(tmp_path / "whole", tiny.TIED, tensors))
+    bare = {name.removeprefix("model."): w for name, w in tensors.items()}
+    same(na.load_pretrained(tiny.write_folder(tmp_path / "body", tiny.TIED, bare)).model, expected)
+
+
+def test_error_for_a_gemma_3_with_images_says_how_to_get_its_text_part(tmp_path):
+    path = tiny.write(tmp_path, "gemma3_text")
+    (path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": tiny.GEMMA3}))
+    assert ".model.language_model.save_pretrained(NEW_FOLDER)" in answer(path)
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("base_model.model.model.layers.{}.self_attn.q_proj.lora_A.weight", "it holds low-rank changes of another program"),
+    ("model.layers.{}.mlp.up_proj.qweight", "its numbers are quantized; take the original, or a GGUF file"),
+    ("vision_tower.encoder.layers.{}.mlp.fc1.weight", "it also reads images"),
+    ("model.layers.0.mlp.experts.{}.w1.weight", "it has several experts in a block"),
+    ("_orig_mod.model.layers.{}.mlp.up_proj.weight", "it was saved from inside a wrapper of PyTorch"),
+    ("model.layers.{}.mlp.up_proj.bias", "models of this kind with such biases (attention_bias or mlp_bias)"),
+    ("other.{}", "do the settings belong to these tensors?"),
+])  # fmt: skip
+def test_error_for_many_unknown_tensors_names_five_and_the_likeliest_reason(name, reason, tmp_path):
+    names = [name.format(i) for i in range(9)]
+    tensors = tiny.tensors_of("llama", tiny.LLAMA) | {one: np.ones(2, np.float32) for one in names}
+    text = answer(tiny.write_folder(tmp_path / "other", tiny.LLAMA, tensors))
+    listed = "; ".join(f"{one!r} is unknown here" for one in names[:5])
+    assert f"{listed}; ... and 4 more; {reason}" in text
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -229,7 +229,8 @@ def test_linear_scaling_of_a_gguf_file(kind, factor, expected):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("llama", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "its rope scaling is 'dynamic'"),
+        ("llama", {"rope_scaling": {"type": "longrope", "factor": 2.0}}, "its rope scaling is 'longrope'"),
+        ("llama", {"rope_scaling": {"type": "proportional"}}, "its rope scaling is 'proportional'"),
         ("llama", {"rope_scaling": {"rope_type": "linear"}}, "factor"),
         ("llama", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 1.5}}, "attention_factor"),
         ("llama", {"rope_scaling": {"rope_type": "llama3", **TURNS, "high_freq_factor": "4"}}, "high_freq_factor"),

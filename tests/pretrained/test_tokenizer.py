@@ -11,7 +11,7 @@ from tokenizers import models, pre_tokenizers
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.gguf_files import read_gguf
-from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from numpy_attention.pretrained.tokenizer import RULES, Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary, count_chunks, learn_merges
 from tests.pretrained import tiny
 
@@ -143,6 +143,29 @@ def test_a_text_begins_with_the_bos_token_if_the_file_sets_it():
     assert begins.encode("the").tolist() == usual.encode("the").tolist()
 
 
+# what llama.cpp does without the key; the files of Llama 3, 3.1 and 3.2 lack it
+BEGINS = {"gpt-2": False, "smollm": False, "qwen2": False, "llama-bpe": True, "dbrx": False, "smaug-bpe": False}
+
+
+def test_without_the_key_the_splitting_rule_decides_whether_a_text_begins_with_the_bos_token():
+    assert BEGINS.keys() == RULES.keys()
+    for rule, begins in BEGINS.items():
+        few = {"tokens": ["<|begin_of_text|>", "<|eot_id|>", "a", "b", "ab"], "merges": ["a b"], "bos_token_id": 0}
+        few |= {"token_type": [3, 3, 1, 1, 1], "eos_token_id": 1, "pre": rule}
+        assert tokenizer_of_gguf(gguf_settings(**few)).encode_with_special("ab").tolist() == [0] * begins + [4]
+        for said in (False, True):
+            tokenizer = tokenizer_of_gguf(gguf_settings(**few, add_bos_token=said))
+            assert tokenizer.encode_with_special("ab").tolist() == [0] * said + [4]
+
+
+def test_only_a_gpt_2_may_leave_its_splitting_rule_out():
+    """Its files are older than the setting. For a llama, the text would be cut by a wrong rule."""
+    kind = {"general.architecture": "gpt2"}
+    assert len(tokenizer_of_gguf(gguf_settings(pre=None) | kind)) == tiny.V
+    with pytest.raises(InputError, match="its tokenizer is 'gpt2' with the rule None"):
+        tokenizer_of_gguf(gguf_settings(pre=None) | {"general.architecture": "llama"})
+
+
 def test_a_saved_tokenizer_is_complete(tiny_one):
     saved = json.loads(json.dumps(tiny_one.saved()))
     again = Tokenizer(tokenizers.Tokenizer.from_str(saved["tokenizer"]), saved["stop"])
@@ -171,7 +194,10 @@ def test_error_names_an_unsupported_tokenizer(changes, message):
 
 def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
     path = tiny.write(tmp_path, "gpt2")
-    for about, expected in (({"chat_template": [{"name": "x"}]}, None), ({}, "{{ 5 }}"), ({"chat_template": "x"}, "x")):
+    two = [{"name": "tool_use", "template": "y"}, {"name": "default", "template": "x"}]
+    cases = [({}, "{{ 5 }}"), ({"chat_template": "x"}, "x"), ({"chat_template": two}, "x")]
+    cases += [({"chat_template": wrong}, "{{ 5 }}") for wrong in ([], two[:1], [5, "x", {"name": "default"}])]
+    for about, expected in cases:
         (path / "tokenizer_config.json").write_text(json.dumps(about))
         (path / "chat_template.jinja").write_text("{{ 5 }}")
         assert tokenizer_of_folder(path).template == expected
@@ -184,6 +210,21 @@ def test_eos_token_may_be_a_text_or_an_object(end, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
     (path / "tokenizer_config.json").write_text(json.dumps({"eos_token": end}))
     assert tokenizer_of_folder(path).stop == ({0} if end == {"content": "<|endoftext|>"} else set())
+
+
+def test_each_end_token_of_all_files_ends_an_answer(tmp_path):
+    """Llama 3 has several: the end of a turn, and the end of a text."""
+    path = tiny.write(tmp_path, "gpt2")  # the tokenizer's own is token 2
+    cases = [(2, {2}), ([0, 2], {0, 2}), ([1], {1, 2}), (None, {2}), ([-1, tiny.V, True, "0", 2.0, 2**70], {2})]
+    for name in ("config.json", "generation_config.json"):
+        before = json.loads((path / name).read_text()) if name == "config.json" else {}
+        for ids, expected in cases:
+            (path / name).write_text(json.dumps(before | {"eos_token_id": ids}))
+            assert tokenizer_of_folder(path).stop == expected
+        (path / name).write_text(json.dumps(before))
+    (path / "config.json").write_text(json.dumps(before | {"eos_token_id": [0]}))
+    (path / "generation_config.json").write_text(json.dumps({"eos_token_id": [1]}))
+    assert tokenizer_of_folder(path).stop == {0, 1, 2}
 
 
 @pytest.mark.parametrize("raw", ["", "{", "{}", '{"model": 5}', '{"model": {"type": "BPE", "vocab": {}, "merges": 5}}'])

@@ -40,6 +40,7 @@ TIED = LLAMA | {"tie_word_embeddings": True}
 OF_LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 LLAMA3 = LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **OF_LLAMA3}}
 LINEAR = LLAMA | {"rope_scaling": {"type": "linear", "factor": 2.5}}
+DYNAMIC = LLAMA | {"rope_scaling": {"type": "dynamic", "factor": 2.5}}
 QWEN2 = LLAMA | {"model_type": "qwen2", "rms_norm_eps": 1e-6}
 QWEN2_WINDOW = QWEN2 | {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 0}
 QWEN3 = LLAMA | {"model_type": "qwen3", "head_dim": 8}
@@ -339,8 +340,8 @@ CASES: dict[str, Callable[[Path, str], Path]] = {
     "llama in bfloat16": folder(TIED, kind="BF16"), "llama in shards": folder(LLAMA, kind="BF16", shards=3),
     "qwen2": folder(QWEN2), "qwen2 with a window": folder(QWEN2_WINDOW), "qwen3": folder(QWEN3),
     "qwen3 with yarn": folder(QWEN3_YARN), "llama 3": folder(LLAMA3), "llama linear": folder(LINEAR),
-    "smollm3": folder(SMOLLM3), "smollm3 with a list": folder(SMOLLM3_LIST), "olmo2": folder(OLMO2),
-    "gemma3_text": folder(GEMMA3), "gemma3_text nested": folder(GEMMA3_NESTED),
+    "llama dynamic": folder(DYNAMIC), "smollm3": folder(SMOLLM3), "smollm3 with a list": folder(SMOLLM3_LIST),
+    "olmo2": folder(OLMO2), "gemma3_text": folder(GEMMA3), "gemma3_text nested": folder(GEMMA3_NESTED),
     "gpt2": folder(GPT2), "bert": folder(BERT),
     "llama gguf": file(LLAMA), "llama tied gguf": file(TIED),
     "gpt2 gguf": file(GPT2 | {"n_inner": 80, "n_positions": 1024}),  # sizes that the reference assumes
