@@ -6,19 +6,25 @@ norm of this vector is above a bound, we scale it down to the bound. For transfo
 
 For SGD, clipping bounds the step. Adam divides by the scale of the gradients, so clipping does not bound its step. It
 bounds how much one batch can change Adam's running means m and v.
+
+The square of 1e20 is too large for float32. So all elements are divided by the largest one before they are squared:
+
+    norm = m sqrt(sum (g / m)^2)        m = the largest |g|
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import require_arrays, require_number
+from numpy_attention.pieces import in_pieces
 
 
 def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The joint norm of all gradients, as if they were one long vector.
+    """The joint norm of all gradients, as if they were one long vector, in float64.
 
-    Formula: norm = sqrt(sum over all arrays of g^2)
+    Formula: norm = sqrt(sum over all arrays of g^2), without an overflow of the squares
 
     Raises: ValueError if there are no gradients.
 
@@ -26,7 +32,14 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     5.0
     """
     require_arrays("global_norm", "grads", grads)
-    return np.sqrt(sum(np.dot(g.reshape(-1), g.reshape(-1)) for g in grads.values()))
+    m = np.stack([np.maximum(g.max(), -g.min()) for g in grads.values() if g.size]).max()
+    m = np.where((m > 0) & np.isfinite(m), m, 1.0).astype(m.dtype)  # for inf and NaN, the norm is inf or NaN too
+    squares: Any = 0.0
+    for g in grads.values():
+        for (piece,) in in_pieces(g):
+            r = piece / m
+            squares += np.dot(r, r)
+    return m.astype(np.float64) * np.sqrt(squares)
 
 
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:
@@ -49,5 +62,5 @@ def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.
     norm = global_norm(grads)
     scale = max_norm / np.maximum(norm, max_norm)  # no `if`: with a GPU, Python would have to wait for the norm
     for g in grads.values():
-        g *= scale
+        g *= scale.astype(g.dtype)
     return norm

@@ -22,7 +22,7 @@ FUNCTIONS = {
     "einsum", "empty_like", "full_like", "linalg.norm", "max", "mean", "min", "ndim", "ones_like", "reshape", "shape",
     "stack", "sum", "swapaxes", "take", "take_along_axis", "transpose", "tri", "tril", "triu", "where", "zeros_like",
 }
-METHODS = {"argmax", "argsort", "astype", "clip", "copy", "cumsum", "max", "mean", "reshape", "sum", "swapaxes"}
+METHODS = {"argmax", "argsort", "astype", "clip", "copy", "cumsum", "max", "mean", "min", "reshape", "sum", "swapaxes"}
 ATTRIBUTES = {"T", "dtype", "flags", "imag", "itemsize", "nbytes", "ndim", "real", "shape", "size"}
 KEYWORDS = {"axis", "axes", "copy", "dtype", "k", "keepdims", "kind", "mode", "ord", "order", "out", "shape"}
 MORE_KEYWORDS = {"copyto": {"where"}, "tri": {"M", "N"}}

@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from numpy_attention.training.clipping import clip_by_global_norm, global_norm
+from numpy_attention.training.loop import take_step
+from numpy_attention.training.optimizers import SGD
 
 
 def test_clipping_scales_all_gradients_by_one_factor():
     grads = {"a": np.array([[3.0, 0.0]]), "b": np.array([0.0, 4.0, 12.0])}  # joint norm 13
     norm = clip_by_global_norm(grads, 6.5)
-    assert norm == 13.0
+    assert norm == pytest.approx(13.0, rel=1e-15)
     np.testing.assert_allclose(grads["a"], [[1.5, 0.0]], rtol=1e-15)
     np.testing.assert_allclose(grads["b"], [0.0, 2.0, 6.0], rtol=1e-15)
 
@@ -34,6 +36,30 @@ def test_clipping_keeps_the_direction():
     assert norm == pytest.approx(np.linalg.norm(whole), rel=1e-14)
     assert global_norm(grads) == pytest.approx(0.5, rel=1e-14)
     np.testing.assert_allclose(clipped / 0.5, whole / norm, rtol=1e-13)
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(1e20, np.float32), (1e38, np.float32), (1e-30, np.float32),
+                                              (1e200, np.float64), (-1e-200, np.float64)])  # fmt: skip
+def test_squares_of_extreme_gradients_neither_overflow_nor_vanish(value, dtype):
+    grads = {"w": np.full((4, 20), value, dtype), "b": np.full(20, value, dtype), "empty": np.zeros((0, 3), dtype)}
+    bound = min(1.0, abs(value))
+    norm = clip_by_global_norm(grads, bound)
+    assert norm == pytest.approx(10 * abs(value), rel=1e-6)
+    np.testing.assert_allclose(grads["w"], np.sign(value) * bound / 10, rtol=1e-6)
+    assert (grads["w"].dtype, grads["b"].dtype) == (dtype, dtype)
+
+
+def test_a_step_with_huge_gradients_is_taken():
+    parameters, grads = {"w": np.zeros(100, np.float32)}, {"w": np.full(100, 1e20, np.float32)}
+    _, norm = take_step(SGD(parameters), np.float32(1.0), grads, learning_rate=0.5, clip=1.0)
+    assert norm == pytest.approx(1e21, rel=1e-6)
+    np.testing.assert_allclose(parameters["w"], -0.05, rtol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_the_norm_of_gradients_that_are_not_finite_is_not_finite(value):
+    found = float(global_norm({"w": np.array([1.0, 2.0]), "b": np.array([[value], [3.0]])}))
+    assert np.isnan(found) if np.isnan(value) else found == value
 
 
 @pytest.mark.parametrize("max_norm", [0.0, -1.0, np.nan, None], ids=repr)
