@@ -26,8 +26,13 @@ positions. A position with target `ignore_index` (padding) adds nothing to the l
 position counts, the loss and the gradient are 0. The backward of the loss divides each row of the gradient by N. No
 other backward divides by N.
 
-With class weights, the loss of a position is multiplied by w_t, the weight of its target, and N is the sum of these
-weights. With reduction="sum" the loss is not divided by N. With reduction="none" each position has a loss and a dloss.
+With class weights w, each share of the target is multiplied by the weight of its class, q_v -> w_v q_v, and N is the
+sum of the weights w_t of the targets. The shares then sum to Q instead of 1:
+
+    loss = Q logsumexp(x) - sum_v w_v q_v x_v        dx_v = Q p_v - w_v q_v        Q = sum_v w_v q_v
+
+Without smoothing, Q = w_t: the loss of a position is multiplied by the weight of its target. With reduction="sum" the
+loss is not divided by N. With reduction="none" each position has a loss and a dloss.
 
 Some models return log-probabilities y = log p (the log-softmax of Chapter 3). Then the loss of a position is -w_t y_t,
 and its gradient is -w_t [v = t]: the gradient above with p = 0. The backward of the log-softmax adds the p.
@@ -53,9 +58,10 @@ class CrossEntropyCache(NamedTuple):
 
     p: np.ndarray  # (N_all, V), softmax of the logits
     targets: np.ndarray  # (N_all,), 0 at ignored positions
-    counted: np.ndarray  # (N_all, 1) of bool; with class weights the weight of the target, and 0 at ignored positions
-    num_counted: np.ndarray  # N, the sum of `counted`, or 1 if the loss is not a mean; a number in the dtype of p
+    counted: np.ndarray  # (N_all, 1) of bool
+    num_counted: np.ndarray  # N, or 1 if the loss is not a mean; a number in the dtype of p
     label_smoothing: float
+    class_weights: np.ndarray | None  # (V,)
     logits: np.ndarray  # backward needs only the shape and the dtype
     loss_shape: tuple[int, ...]
 
@@ -67,18 +73,19 @@ def cross_entropy(
     """The mean negative log-likelihood of the targets.
 
     Formula: loss = mean over counted positions of logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v, with the label
-    smoothing s; with class weights w, sum w_t (logsumexp(x) - x_t) / sum w_t
+    smoothing s; with class weights w, the sum over them of w_t (1 - s) (logsumexp(x) - x_t) +
+    (s / V) sum_v w_v (logsumexp(x) - x_v), divided by the sum of w_t
 
     Shapes: logits (..., V), targets (...) of integers in [0, V) or ignore_index, class_weights (V,) -> a single number,
     or (...) for reduction="none"
 
     Units: nats (natural logarithms), the mean over the counted tokens; s is a share in [0, 1].
 
-    Raises: ValueError for a target outside [0, V), shapes that do not fit, a smoothing outside [0, 1] or together with
-    class weights, or an unknown reduction; TypeError for targets that are not integers.
+    Raises: ValueError for a target outside [0, V), shapes that do not fit, a smoothing outside [0, 1], or an unknown
+    reduction; TypeError for targets that are not integers.
 
     Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.2.2.3; smoothing: Szegedy et al.,
-    Rethinking the Inception Architecture (2016), section 7.
+    Rethinking the Inception Architecture (2016), section 7; smoothing with class weights: as in PyTorch.
 
     >>> float(cross_entropy(np.zeros((3, 8)), np.array([1, 7, -100]))[0]) == float(np.log(8.0))
     True
@@ -86,22 +93,23 @@ def cross_entropy(
     require_float("cross_entropy", logits=logits)
     check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing, class_weights, reduction)
     x = as_rows(logits)  # (N_all, V)
-    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, class_weights, reduction)
-    losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing)
+    w = _like(class_weights, x)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, w, reduction)
+    losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing, class_weights=w)
     p /= total
     loss = reduced(losses, counted, num_counted, targets.shape if reduction == "none" else ())
-    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, logits, loss.shape)
+    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, label_smoothing, w, logits, loss.shape)
     return loss.astype(logits.dtype), cache
 
 
 def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) -> np.ndarray:
-    """Gradient of `cross_entropy`: dlogits = dloss w_t (p - q) / N at counted positions, zero elsewhere.
+    """Gradient of `cross_entropy`: dlogits = dloss (Q p - w q) / N at counted positions, zero elsewhere.
 
     Shapes: dloss a single number, or (...) for reduction="none" -> dlogits as logits
     """
-    p, targets, counted, num_counted, s, logits, loss_shape = cache
+    p, targets, counted, num_counted, s, w, logits, loss_shape = cache
     dloss = checked_dloss("cross_entropy_backward", dloss, loss_shape, logits.dtype)
-    dx = gradient_in_rows(p.copy(), targets, counted, num_counted, s, dloss)  # (N_all, V)
+    dx = gradient_in_rows(p.copy(), targets, counted, num_counted, s, dloss, w)  # (N_all, V)
     return dx.reshape(logits.shape)
 
 
@@ -126,11 +134,14 @@ def negative_log_likelihood(
     require_float(op, log_probs=log_probs)
     check_targets(op, targets, log_probs.shape, ignore_index, 0.0, class_weights, reduction, logits="log_probs")
     y = as_rows(log_probs)  # (N_all, V)
-    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, class_weights, reduction)
+    w = _like(class_weights, y)
+    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, w, reduction)
     losses = -np.take_along_axis(y, safe_targets, axis=-1)  # (N_all, 1)
+    if w is not None:
+        losses = _weighted(losses, w[safe_targets])
     loss = reduced(losses, counted, num_counted, targets.shape if reduction == "none" else ())
     p = np.zeros_like(y)  # without a logsumexp in the loss, its gradient has no p
-    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, 0.0, log_probs, loss.shape)
+    cache = CrossEntropyCache(p, safe_targets[:, 0], counted, num_counted, 0.0, w, log_probs, loss.shape)
     return loss.astype(log_probs.dtype), cache
 
 
@@ -148,18 +159,17 @@ def counted_positions(
     targets: np.ndarray, ignore_index: int, like: np.ndarray, class_weights: np.ndarray | None = None,
     reduction: str = "mean",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return valid targets, True (or the class weight) for each position that counts, and N, in the dtype of `like`.
+    """Return valid targets, True for each position that counts, and N, in the dtype of `like`.
 
-    N is the sum over the positions, but 1 if the loss is not a mean, or if nothing counts.
+    N is the number of positions that count, or the sum of the class weights of their targets; but 1 if the loss is not
+    a mean, or if nothing counts.
 
     Shapes: targets (...) -> (N_all, 1), (N_all, 1), ()
     """
     targets = np.asarray(targets, like=like).reshape(-1, 1)  # copied, if the logits are on a GPU
     counted = not_ignored(targets, ignore_index)
     safe_targets = np.where(counted, targets, 0)  # an ignored position may get any valid token
-    if class_weights is not None:
-        counted = counted * np.asarray(class_weights, like=like)[safe_targets]
-    total = counted.sum()
+    total = (counted if class_weights is None else counted * class_weights[safe_targets]).sum()
     num_counted = np.where((total == 0) | (reduction != "mean"), 1, total)
     return safe_targets, counted, num_counted.astype(like.dtype)
 
@@ -171,48 +181,57 @@ def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
 
 
 def negative_log_likelihood_rows(
-    x: np.ndarray, targets: np.ndarray, label_smoothing: float, out: np.ndarray | None = None
+    x: np.ndarray, targets: np.ndarray, label_smoothing: float, out: np.ndarray | None = None,
+    class_weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The loss of every row, logsumexp(x) - sum_v q_v x_v; also exp(x - m), m, and the row sums of exp(x - m).
+    """The loss of every row, Q logsumexp(x) - sum_v w_v q_v x_v; also exp(x - m), m, and the row sums of exp(x - m).
 
     Shapes: x (N, V), targets (N, 1) -> (N, 1), (N, V) in `out`, (N, 1), (N, 1)
     """
     m = x.max(axis=-1, keepdims=True)  # (N, 1)
     shifted = np.subtract(x, m, out=out)  # (N, V)
-    picked = np.take_along_axis(shifted, targets, axis=-1)  # (N, 1)
-    if label_smoothing:
-        picked = (1.0 - label_smoothing) * picked + label_smoothing * shifted.mean(axis=-1, keepdims=True)
+    s, w = label_smoothing, class_weights
+    picked, Q = np.take_along_axis(shifted, targets, axis=-1), 1.0  # (N, 1)
+    if w is not None:
+        picked, Q = _weighted(picked, w[targets]), (1.0 - s) * w[targets] + s * w.mean()
+    if s:
+        every = shifted if w is None else w * shifted
+        picked = (1.0 - s) * picked + s * every.mean(axis=-1, keepdims=True)
     e = np.exp(shifted, out=shifted)
     total = sum_in_rows(e)  # (N, 1)
-    return np.log(total) - picked, e, m, total  # the maximum m cancels
+    return Q * np.log(total) - picked, e, m, total  # the maximum m cancels
 
 
 def reduced(
     losses: np.ndarray, counted: np.ndarray, num_counted: np.ndarray, loss_shape: tuple[int, ...] = ()
 ) -> np.ndarray:
-    """The weighted sum of the losses of the counted positions, divided by N; or all losses, in the given shape.
+    """The sum of the losses of the counted positions, divided by N; or all losses, in the given shape.
 
     Shapes: losses (N_all, 1), counted (N_all, 1) -> () or loss_shape
     """
-    weighted = counted * np.where(counted, losses, 0.0)  # an ignored loss may be infinite, and 0 times inf is NaN
-    return weighted.reshape(loss_shape) if loss_shape else weighted.sum() / num_counted
+    losses = np.where(counted, losses, 0.0)  # not a product: an ignored loss may be infinite, and 0 times inf is NaN
+    return losses.reshape(loss_shape) if loss_shape else losses.sum() / num_counted
 
 
 def gradient_in_rows(
     p: np.ndarray, targets: np.ndarray, counted: np.ndarray, num_counted: np.ndarray, label_smoothing: float,
-    dloss: np.ndarray | float,
+    dloss: np.ndarray | float, class_weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """dloss w_t (p - q) / N at counted positions, zero elsewhere; overwrites p.
+    """dloss (Q p - w q) / N at counted positions, zero elsewhere; overwrites p.
 
     If the caller passes the rows in several blocks, N is the number of counted rows in all blocks together.
 
     Shapes: p (N, V), targets (N,), counted (N, 1) -> (N, V)
     """
-    # loss = mean(logsumexp(x) - (1 - s) x_t - (s / V) sum x), so dx = p - q
+    # loss = mean(Q logsumexp(x) - (1 - s) w_t x_t - (s / V) sum w x), so dx = Q p - w q
+    s, w, w_t = label_smoothing, class_weights, 1.0
     dx = p
-    if label_smoothing:
-        dx -= label_smoothing / dx.shape[-1]
-    dx[np.arange(len(targets), like=targets), targets] -= 1.0 - label_smoothing  # one index for each row
+    if w is not None:
+        w_t = w[targets]  # (N,)
+        dx *= ((1.0 - s) * w_t + s * w.mean())[:, None]
+    if s:
+        dx -= s / dx.shape[-1] * (1.0 if w is None else w)
+    dx[np.arange(len(targets), like=targets), targets] -= (1.0 - s) * w_t  # one index for each row
     dx *= (counted * dloss / num_counted).astype(dx.dtype)
     return dx
 
@@ -236,11 +255,19 @@ def check_targets(
         if class_weights.shape != logits_shape[-1:]:
             expected = f"(V,) = {logits_shape[-1:]} as in {logits} {logits_shape}"
             raise shape_error(name, "class_weights", expected, class_weights.shape, "one weight for each class")
-        if label_smoothing:  # a smoothed target has a share of every class, so no single class weight belongs to it
-            raise ValueError(f"{name}: label_smoothing must be 0 together with class_weights, got {label_smoothing}")
     counted = np.where(not_ignored(targets, ignore_index), targets, 0)
     fix = f"is padding marked with ignore_index = {ignore_index}?"
     require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
+
+
+def _like(class_weights: np.ndarray | None, x: np.ndarray) -> np.ndarray | None:
+    """The class weights on the device and in the dtype of x."""
+    return None if class_weights is None else np.asarray(class_weights, like=x).astype(x.dtype)
+
+
+def _weighted(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """w x, and 0 where w is 0, even if x is infinite."""
+    return w * np.where(w == 0, 0.0, x)
 
 
 def checked_dloss(name: str, dloss: Any, loss_shape: tuple[int, ...] = (), dtype: object = None) -> Any:

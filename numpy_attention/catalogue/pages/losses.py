@@ -26,8 +26,8 @@ PADDED = "logits: B T V, targets: int<V|-100> B T"
 LOG_PROBS = "log_probs: B T V, targets: int<V|-100> B T"
 
 
-def _options(reduction: str, sizes: Sizes) -> dict[str, Any]:
-    return {"class_weights": 0.5 + 0.3 * np.arange(size_of(sizes, "V")), "reduction": reduction}
+def _options(sizes: Sizes, **others: Any) -> dict[str, Any]:
+    return {"class_weights": 0.5 + 0.3 * np.arange(size_of(sizes, "V")), **others}
 
 
 def nothing_counts(inputs: Arrays, sizes: Sizes) -> Arrays:
@@ -48,8 +48,15 @@ ENTRIES = (
     op_entry("negative_log_likelihood", LOG_PROBS, wrong="targets+0 targets:float64 targets=-1 log_probs:int64"),
     op_entry("negative_log_likelihood", "log_probs: V, targets: int<V>", "one place"),
     *(
-        op_entry(op, spec, f"class weights, {how}", options=partial(_options, how))
+        op_entry(op, spec, f"class weights, {how}", options=partial(_options, reduction=how))
         for op, spec in (("cross_entropy", PADDED), ("negative_log_likelihood", LOG_PROBS))
+        for how in ("mean", "sum", "none")
+    ),
+    *(
+        op_entry(
+            "cross_entropy", PADDED, f"class weights, label smoothing, {how}",
+            options=partial(_options, reduction=how, label_smoothing=0.2),
+        )
         for how in ("mean", "sum", "none")
     ),
 )
@@ -68,9 +75,10 @@ def plain_negative_log_likelihood(
     """Computes the loss of one position at a time; an ignored position has the weight 0."""
     V, losses, weights = log_probs.shape[-1], [], []
     for log_p, t in zip(log_probs.reshape(-1, V), targets.reshape(-1)):
-        weights.append(0.0 if t == ignore_index else 1.0 if class_weights is None else class_weights[t])
+        w = np.ones(V) if class_weights is None else class_weights
+        weights.append(0.0 if t == ignore_index else w[t])
         target = (1.0 - label_smoothing) * (np.arange(V) == t) + label_smoothing / V
-        losses.append(-weights[-1] * sum(target * log_p))
+        losses.append(0.0 if t == ignore_index else -sum(w * target * log_p))
     if reduction == "none":
         return np.reshape(losses, targets.shape)
     return np.asarray(sum(losses) / ((sum(weights) or 1.0) if reduction == "mean" else 1.0))
@@ -114,7 +122,7 @@ def constant_in_the_logarithm(logits: Array, targets: Array, **options: Any) -> 
     Hides: the error is about 1e-8 of the gradient. It is large only if p is below 1e-8: then the loss hardly changes.
     """
     loss, cache = cross_entropy(logits, targets, **options)
-    if cache.label_smoothing:
+    if cache.label_smoothing or cache.class_weights is not None:
         return loss, cache
     losses = -np.log(np.take_along_axis(cache.p, cache.targets[:, None], axis=-1) + np.asarray(1e-8, cache.p.dtype))
     return reduced(losses, cache.counted, cache.num_counted, cache.loss_shape).astype(logits.dtype), cache
@@ -135,7 +143,7 @@ def gradient_at_ignored_places(dloss: Any, cache: CrossEntropyCache) -> Array:
 
     Hides: there is no padding in the test.
     """
-    return cross_entropy_backward(dloss, cache._replace(counted=np.where(cache.counted, cache.counted, 1)))
+    return cross_entropy_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
 
 
 @op_of("cross_entropy", cross_entropy_backward, diagnosis="the forward gives")
@@ -168,7 +176,7 @@ def class_weights_not_in_the_gradient(dloss: Any, cache: CrossEntropyCache) -> A
 
     Hides: right if all class weights are 1.
     """
-    return negative_log_likelihood_backward(dloss, cache._replace(counted=cache.counted != 0))
+    return negative_log_likelihood_backward(dloss, cache._replace(class_weights=None))
 
 
 @backward_of("negative_log_likelihood", diagnosis="must be zero: check the indexing there")
@@ -177,7 +185,7 @@ def class_0_at_ignored_positions(dloss: Any, cache: CrossEntropyCache) -> Array:
 
     Hides: there is no padding in the test.
     """
-    return negative_log_likelihood_backward(dloss, cache._replace(counted=np.where(cache.counted, cache.counted, 1)))
+    return negative_log_likelihood_backward(dloss, cache._replace(counted=np.ones_like(cache.counted)))
 
 
 EXERCISES = (
