@@ -130,4 +130,7 @@ def _add_sampling(add: Callable[..., Any], tokens: int, temperature: float) -> N
     add("--temperature", type=float, default=temperature, help=f"0: the most likely token (default: {temperature})")
     add("--top-k", type=int, help="draw only from the k most likely tokens")
     add("--top-p", type=float, help="draw only from the smallest set of tokens with this probability")
+    add("--min-p", type=float, help="draw only tokens at least this many times as likely as the most likely one")
+    about = "above 1: lower the logits of tokens that the text already contains (default: 1, no penalty)"
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help=about)
     add("--seed", type=int, default=0, help="seed of the random draws (default: 0)")

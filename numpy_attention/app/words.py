@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import get_backend
-from numpy_attention.errors import InputError, require_size
+from numpy_attention.errors import InputError, require_number, require_size
+from numpy_attention.models.config import LARGEST
 from numpy_attention.models.generate import stream
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.sampling import check_sampling
@@ -20,6 +21,7 @@ from numpy_attention.pretrained.conversation import Conversation
 from numpy_attention.pretrained.fetch import fetch as download
 from numpy_attention.pretrained.named import encoded, load_model
 from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.training.config import option
 from numpy_attention.training.data import Vocabulary
 
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
@@ -80,13 +82,15 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
     Raises: InputError for impossible settings.
     """
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     try:
-        require_size("sample", "--tokens", a.tokens, at_least=0)
-        rng = np.random.default_rng(require_size("sample", "--seed", a.seed, at_least=0))
-        options = {"rng": rng, "temperature": a.temperature, "top_k": a.top_k, "top_p": a.top_p}
+        require_number("generate", "tokens", a.tokens, at_least=0, at_most=LARGEST, whole=True)
+        rng = np.random.default_rng(require_size("generate", "seed", a.seed, at_least=0))
+        options = {"rng": rng, **{name: getattr(a, name) for name in names}}
         check_sampling(**options)
-    except ValueError as error:
-        raise InputError(str(error)) from None
+    except ValueError as error:  # it begins with the name of the argument
+        argument, _, rest = str(error).removeprefix("generate: ").partition(" ")
+        raise InputError(f"{option(argument)} {rest}") from None
     return options
 
 

@@ -25,26 +25,29 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import to_host
-from numpy_attention.errors import require_integers, require_size, shape_error, value_error
+from numpy_attention.errors import require_integers, require_number, shape_error, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache, stored_length
-from numpy_attention.models.sampling import check_sampling, quiet, sample
+from numpy_attention.models.config import LARGEST
+from numpy_attention.models.sampling import check_sampling, penalized, quiet, sample
 from numpy_attention.ops.masks import causal_mask
 from numpy_attention.threads import blas_threads
 
 
 def generate(
     model: Any, prompt_ids: Any, num_tokens: int, rng: np.random.Generator | None = None,
-    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop_token: int | None = None,
-    use_cache: bool = True,
+    temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+    stop_token: int | Collection[int] | None = None, use_cache: bool = True, min_p: float | None = None,
+    repetition_penalty: float = 1.0,
 ) -> Any:
-    """Continue each prompt by up to num_tokens tokens; a row that draws stop_token ends there.
+    """Continue each prompt by up to num_tokens tokens; a row that draws a stop_token (one id or several) ends there.
 
     Shapes: a prompt (T,) -> (T + num_tokens,); a list of prompts, or an array (B, T) -> a list of arrays.
 
     Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
-    check_sampling(rng, temperature, top_k, top_p)
-    require_size("generate", "num_tokens", num_tokens, at_least=0)
+    check_sampling(rng, temperature, top_k, top_p, min_p, repetition_penalty)
+    num_tokens = _num_tokens(num_tokens)
+    stop = _stop_ids(model, "stop_token", [] if stop_token is None else stop_token)
     prompts, single = _as_prompts(prompt_ids)
     lengths = np.array([len(prompt) for prompt in prompts])
     T = int(lengths.max())  # columns written so far
@@ -58,14 +61,15 @@ def generate(
     past = [KeyValueCache(min(ids.shape[1], model.config.context_length)) for _ in model.blocks] if use_cache else None
     while T < ids.shape[1]:
         logits = last_logits(model, ids, start, T, past)  # (B, V)
-        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
+        if repetition_penalty != 1:
+            logits = penalized(logits, [row[a:T] for row, a in zip(ids, start)], repetition_penalty)
+        ids[:, T] = sample(logits, rng, temperature, top_k, top_p, min_p)
         T += 1
-        if stop_token is not None:
-            stopped = running & (ids[:, T - 1] == stop_token)
-            end[stopped] = T
-            running &= ~stopped
-            if not running.any():
-                break
+        stopped = running & np.isin(ids[:, T - 1], stop)
+        end[stopped] = T
+        running &= ~stopped
+        if not running.any():
+            break
     end = np.minimum(end, T)
     texts = [row[a:b] for row, a, b in zip(ids, start, end)]
     return texts[0] if single else texts
@@ -74,7 +78,7 @@ def generate(
 def stream(
     model: Any, prompt_ids: np.ndarray, num_tokens: int, rng: np.random.Generator | None = None,
     temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None, stop: Collection[int] = (),
-    past: list[KeyValueCache] | None = None,
+    past: list[KeyValueCache] | None = None, min_p: float | None = None, repetition_penalty: float = 1.0,
 ) -> Iterator[int]:
     """Continue one prompt by up to num_tokens tokens; yield each token as soon as it is drawn.
 
@@ -85,22 +89,26 @@ def stream(
 
     Raises: ValueError for an empty prompt, invalid settings, or logits with NaN or an infinite maximum.
     """
-    check_sampling(rng, temperature, top_k, top_p)
-    require_size("generate", "num_tokens", num_tokens, at_least=0)
+    check_sampling(rng, temperature, top_k, top_p, min_p, repetition_penalty)
+    num_tokens = _num_tokens(num_tokens)
+    stop_ids = _stop_ids(model, "stop", stop)
     [prompt, *others], single = _as_prompts(prompt_ids)
     if not single:
         got = f"a list of {1 + len(others)}"
         raise value_error("stream", "prompt_ids", "one prompt, (T,)", got, "generate takes several prompts")
     T = len(prompt)
-    ids = np.concatenate([prompt, np.zeros(num_tokens, np.int64)])[None]  # (1, T + num_tokens)
+    ids = np.zeros((1, T + num_tokens), dtype=np.int64)
+    ids[0, :T] = prompt
     capacity = min(ids.shape[1], model.config.context_length)
     past = [KeyValueCache(capacity) for _ in model.blocks] if past is None else past
     stored_length("generate", past, len(model.blocks))
     while T < ids.shape[1]:
         logits = last_logits(model, ids, np.zeros(1, np.int64), T, past)  # (1, V)
-        ids[:, T] = sample(logits, rng, temperature, top_k, top_p)
+        if repetition_penalty != 1:
+            logits = penalized(logits, [ids[0, :T]], repetition_penalty)
+        ids[:, T] = sample(logits, rng, temperature, top_k, top_p, min_p)
         yield int(ids[0, T])
-        if ids[0, T] in stop:
+        if ids[0, T] in stop_ids:
             return
         T += 1
 
@@ -127,6 +135,18 @@ def last_logits(
     with quiet(), nullcontext() if T - stored > 1 else blas_threads(1):
         logits, _ = model.forward(ids[:, stored:T], mask=mask, positions=positions, past=past, last_only=True)
     return to_host(logits[:, -1])
+
+
+def _num_tokens(num_tokens: int) -> int:
+    return int(require_number("generate", "num_tokens", num_tokens, at_least=0, at_most=LARGEST, whole=True))
+
+
+def _stop_ids(model: Any, argument: str, ids: int | Collection[int]) -> np.ndarray:
+    """One id or several as an array, (n,)."""
+    found = np.array([*ids] if isinstance(ids, (set, frozenset)) else ids).reshape(-1)
+    found = found if found.size else np.zeros(0, np.int64)
+    require_integers("generate", argument, found, below=model.config.vocab_size)
+    return found
 
 
 def _as_prompts(prompt_ids: Any) -> tuple[list[np.ndarray], bool]:

@@ -2,31 +2,45 @@
 
 Temperature divides the logits: below 1, likely tokens become more likely; at 0 the most likely token is taken
 (greedy). Top-k keeps the k most likely tokens. Top-p ("nucleus") then keeps the smallest set of them whose
-probabilities sum to at least p. A token of this set is drawn by inverting the cumulative distribution: the first token
-whose cumulative sum exceeds a uniform random number u.
+probabilities sum to at least p. Min-p keeps the tokens that are at least min_p times as likely as the most likely one,
+so it keeps many tokens when the model is unsure. A token of this set is drawn by inverting the cumulative distribution:
+the first token whose cumulative sum exceeds a uniform random number u.
 
     token               a     b     c     d
     p                  0.50  0.25  0.15  0.10
     top_k = 3          0.56  0.28  0.17   .        normalized: the sum is 1 again
     top_p = 0.7        0.56  0.28   .     .        a alone is below 0.7, a and b are above
+    min_p = 0.4        0.56  0.28   .     .        b is half as likely as a
     cumulative         0.56  0.83                  u = 0.6, uniform in [0, 0.83), takes b
+
+A model that repeats itself makes its last words likely again. A repetition penalty above 1 lowers the logits x of all
+tokens that the text already contains, before anything else: x / penalty if x is positive, x penalty if it is negative.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from numpy_attention.errors import InputError, require_generator, require_number, require_size, value_error
 
 
-def check_sampling(rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None) -> None:
+def check_sampling(
+    rng: np.random.Generator | None, temperature: float, top_k: int | None, top_p: float | None,
+    min_p: float | None = None, repetition_penalty: float = 1.0,
+) -> None:
     """Refuse invalid settings of a sampler.
 
-    Raises: ValueError for a temperature below 0, or above 0 without an rng; top_k below 1; or top_p outside (0, 1].
+    Raises: ValueError for a temperature below 0, or above 0 without an rng; top_k below 1; top_p outside (0, 1]; min_p
+    outside [0, 1]; or a repetition_penalty that is not above 0.
     """
     require_number("generate", "temperature", temperature, at_least=0, fix="0 takes the most likely token")
     if top_k is not None:
         require_size("generate", "top_k", top_k)
     if top_p is not None:
         require_number("generate", "top_p", top_p, above=0, at_most=1)
+    if min_p is not None:
+        require_number("generate", "min_p", min_p, at_least=0, at_most=1)
+    require_number("generate", "repetition_penalty", repetition_penalty, above=0, fix="1 is no penalty")
     require_generator("generate", "rng", rng)
     if temperature > 0.0 and rng is None:
         raise value_error("generate", "rng", "a np.random.Generator when temperature > 0", rng, "or pass temperature=0")
@@ -48,9 +62,29 @@ def require_finite(op: str, logits: np.ndarray) -> None:
         raise InputError(f"{op}: the logits are {odd}: the weights are too large or damaged")
 
 
+def penalized(logits: np.ndarray, texts: Sequence[np.ndarray], penalty: float) -> np.ndarray:
+    """The logits with those of all tokens lowered that the text of their row contains.
+
+    Formula: x / penalty for x > 0, x penalty for x < 0
+
+    Shapes: logits (B, V), texts: B arrays of ids -> (B, V)
+
+    Source: Keskar et al., CTRL (2019), section 4.1, equation 2; negative logits: the published code, since a division
+    would raise them.
+
+    >>> penalized(np.array([[4.0, -4.0, 1.0]]), [np.array([0, 1, 1])], penalty=2.0)
+    array([[ 2., -8.,  1.]])
+    """
+    y = logits.copy()
+    for row, ids in zip(y, texts, strict=True):
+        seen = np.unique(ids)
+        row[seen] = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+    return y
+
+
 def sample(
     logits: np.ndarray, rng: np.random.Generator | None, temperature: float = 1.0, top_k: int | None = None,
-    top_p: float | None = None,
+    top_p: float | None = None, min_p: float | None = None,
 ) -> np.ndarray:
     """One token for each row of logits.
 
@@ -58,7 +92,8 @@ def sample(
 
     Raises: ValueError for logits that contain NaN or have no finite maximum.
 
-    Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1.
+    Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1; min-p: Nguyen et
+    al., Turning Up the Heat: Min-p Sampling (2024), section 3.
     """
     require_finite("sample", logits)
     if temperature == 0.0 or rng is None:
@@ -75,6 +110,8 @@ def sample(
         before = np.cumsum(p, axis=-1) - p  # the sum over all more likely tokens
         before[:, 0] = 0.0  # exactly 0: the first token always stays
         p = np.where(before < top_p, p, 0.0)
+    if min_p is not None:
+        p = np.where(p >= min_p * p[:, :1], p, 0.0)
     cumulative = np.cumsum(p, axis=-1)
     u = rng.random((len(p), 1)) * cumulative[:, -1:]  # uniform in [0, total)
     chosen = (cumulative <= u).sum(axis=-1, keepdims=True)  # the first place where the sum exceeds u

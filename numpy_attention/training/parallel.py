@@ -1,16 +1,10 @@
 """Chapter 31. All cores: one batch, several threads
 
-The loss of a batch is a mean over its n counted tokens; padding, for example, is not counted. Cut the batch into K
-shards with n_1, ..., n_K counted tokens. Then the loss and its gradient are weighted sums of the losses and gradients
-of the shards:
-
-    loss = sum_i (n_i / n) loss_i            d loss / d p = sum_i (n_i / n) d loss_i / d p
-
-Each shard needs one forward and one backward with the same parameters, and no thread changes the parameters meanwhile.
+A batch is cut into shards, and the loss and its gradient are weighted sums over the shards, as in Chapter 28. Each
+shard needs one forward and one backward with the same parameters, and no thread changes the parameters meanwhile.
 Layers store nothing between calls, so threads need no locks. NumPy releases Python's interpreter lock inside its loops
-and matrix products, so the threads really run at the same time. The weights n_i / n matter: with padding, shards have
-different numbers of counted tokens, and the plain mean of the shard losses would be wrong. A backward starts with the
-weight of its shard as dloss, so no gradient must be scaled afterwards.
+and matrix products, so the threads really run at the same time. A backward starts with the weight of its shard as
+dloss, so no gradient must be scaled afterwards.
 
 Floating-point sums depend on their order. So the gradients are added in the order of the shards, not in the order in
 which the threads finish. Then the same run always gives the same bits. No thread waits for a whole shard: a backward
@@ -38,8 +32,8 @@ from typing import Any, Self
 import numpy as np
 
 from numpy_attention.threads import at_most, blas_threads, controller, lend
+from numpy_attention.training.loop import Batch, count_targets, weighted_shards
 
-Batch = tuple[np.ndarray, ...]
 # Seconds that a thread waits before it asks for the interpreter. Python's default of 5 ms is long compared with a NumPy
 # call of 0.05 ms; with this value small models run 10 % faster.
 SWITCH_INTERVAL = 1e-4
@@ -106,17 +100,6 @@ class Workers:
             yield
 
 
-def shards(batch: Batch, count: int) -> list[Batch]:
-    """Cut the batch along its first axis into `count` shards of nearly equal size (fewer if it has fewer examples)."""
-    count = min(count, len(batch[0]))
-    return list(zip(*(np.array_split(array, count) for array in batch), strict=True))
-
-
-def count_targets(batch: Batch, ignore_index: int = -100) -> int:
-    """The number of targets that enter the mean; the targets are the last array of a batch."""
-    return int((batch[-1] != ignore_index).sum())
-
-
 def loss_and_gradients(
     model: Any, batch: Batch, count: int, workers: Workers,
     rngs: Sequence[np.random.Generator | None] | Mapping[int, np.random.Generator | None], mine: range | None = None,
@@ -128,18 +111,17 @@ def loss_and_gradients(
 
     Raises: the error of the first shard that fails; the shards after it end with a RuntimeError.
     """
-    cut = shards(batch, count)
+    cut = weighted_shards(batch, count)
     mine = range(len(cut)) if mine is None else mine
-    counts = [count_targets(shard) for shard in cut]
-    weights = [n / max(sum(counts), 1) for n in counts]
     grads: dict[str, np.ndarray] = {}
     # shard i sends the sum over the shards up to i, one parameter after the other, to shard i + 1; after an error None
     sums: dict[int, SimpleQueue[np.ndarray | None]] = {i: SimpleQueue() for i in mine}
 
     def work(i: int) -> np.ndarray:
         try:
-            loss, cache = model.loss(*cut[i], training=True, rng=rngs[i])
-            for name, g in model.gradients(cache, dloss=weights[i]):
+            shard, weight = cut[i]
+            loss, cache = model.loss(*shard, training=True, rng=rngs[i])
+            for name, g in model.gradients(cache, dloss=weight):
                 if i > mine.start:
                     if (total := sums[i - 1].get()) is None:
                         raise RuntimeError("another shard has failed")
@@ -150,7 +132,7 @@ def loss_and_gradients(
         except BaseException:
             sums[i].put(None)
             raise
-        return weights[i] * loss.astype(np.float64)  # float(loss) would wait for a GPU
+        return weight * loss.astype(np.float64)  # float(loss) would wait for a GPU
 
     loss: Any = sum(workers.map(work, mine, one_by_one=len(mine) == 1))
     return loss, {name: grads[name] for name in model.parameters()} if mine else {}

@@ -20,7 +20,8 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.models.model import Model
 from numpy_attention.training.config import OF_MODELS, TrainConfig, option
-from numpy_attention.training.parallel import Batch, Workers
+from numpy_attention.training.loop import Batch
+from numpy_attention.training.parallel import Workers
 
 M = TypeVar("M", bound=Model)
 

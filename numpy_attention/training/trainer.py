@@ -35,10 +35,10 @@ from numpy_attention.training import checkpoint, parallel
 from numpy_attention.training.config import TrainConfig, make_optimizer
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
 from numpy_attention.training.log import Log
-from numpy_attention.training.loop import take_step
+from numpy_attention.training.loop import Batch, count_targets, shards, take_step
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.mpi import Ranks, SharedWorkers
-from numpy_attention.training.parallel import Batch, Workers, count_targets, default_workers, usable_cores
+from numpy_attention.training.parallel import Workers, default_workers, usable_cores
 from numpy_attention.training.progress import Progress
 from numpy_attention.training.restore import PROGRESS
 from numpy_attention.training.schedules import warmup_cosine
@@ -251,7 +251,7 @@ class Trainer:
     def _cause(self, batch: Batch) -> str:
         """The origin of this step's NaN, from the first rank on which the NaN occurs again."""
         mine = self._mine(batch)
-        shards = parallel.shards(batch, self.shards)[mine.start : mine.stop]
+        cut = shards(batch, self.shards)[mine.start : mine.stop]
         rngs = list(self._dropout(mine).values())  # new generators repeat the dropout of this step
-        causes = self.ranks.everyones(first_non_finite(self.model, shards, rngs))
+        causes = self.ranks.everyones(first_non_finite(self.model, cut, rngs))
         return next((cause for cause in causes if cause != NOT_AGAIN), NOT_AGAIN)

@@ -100,7 +100,7 @@ def test_stream_ends_with_its_first_stop_token(rng):
     np.testing.assert_array_equal(whole, model.generate(prompt, 30, np.random.default_rng(2))[len(prompt) :])
     assert tokens_until({whole[0]}) == whole[:1]
     later = next(i for i, token in enumerate(whole) if token != whole[0])
-    assert tokens_until({whole[later], V + 1}) == whole[: later + 1]
+    assert tokens_until({whole[later], V - 1} - {whole[0]}) == whole[: later + 1]
 
 
 @pytest.mark.parametrize("prompts", [[[1, 2]], [[1, 2], [3]], np.ones((2, 3), np.int64)], ids=["list", "two", "array"])
@@ -120,9 +120,13 @@ def test_an_array_of_prompts_gives_a_list(rng):
         ({"prompt_ids": []}, "at least one token"),
         ({"prompt_ids": [[1, 2], []]}, "at least one token"),
         ({"prompt_ids": [1, 99]}, "integers in"),
-        ({"num_tokens": -1}, "num_tokens must be at least 0, got -1"),
-        ({"num_tokens": 2.5}, "num_tokens must be an integer at least 0, got 2.5"),
+        ({"num_tokens": -1}, r"num_tokens must be in \[0, 2147483647\], got -1"),
+        ({"num_tokens": 2.5}, r"num_tokens must be an integer in \[0, 2147483647\], got 2.5"),
+        ({"num_tokens": 2**62}, r"generate: num_tokens must be in \[0, 2147483647\], got 4611686018427387904"),
+        ({"num_tokens": 2**63}, r"generate: num_tokens must be in \[0, 2147483647\], got 9223372036854775808"),
         ({"temperature": -0.5}, "temperature must be at least 0"),
+        ({"min_p": 1.5}, r"min_p must be in \[0, 1\], got 1.5"),
+        ({"repetition_penalty": 0}, "repetition_penalty must be above 0 and finite, got 0; 1 is no penalty"),
         ({"temperature": float("nan")}, "temperature must be at least 0 and finite, got nan"),
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"top_p": 0.0}, "top_p must be in"),
@@ -137,6 +141,51 @@ def test_refuses_invalid_settings(options, message, rng):
     if how["prompt_ids"] != [[1, 2], []]:
         with pytest.raises((TypeError, ValueError), match=message):
             next(stream(gpt(rng), **how))
+
+
+@pytest.mark.parametrize("choose", [lambda a, b: [a, b], lambda a, b: {b}, lambda a, b: np.array([a]), lambda a, b: b,
+                                    lambda a, b: ()], ids=["list", "set", "array", "int", "none"])  # fmt: skip
+def test_any_of_several_stop_tokens_ends_a_text(choose, rng):
+    model, prompts = gpt(rng), [[1, 2], [3, 4, 1]]
+    whole = model.generate(prompts, 12, temperature=0.0)
+    new = [row[len(prompt) :].tolist() for row, prompt in zip(whole, prompts)]
+    stop = choose(new[0][3], new[1][5])
+    stops = {stop} if np.isscalar(stop) else {*stop}
+    ends = [min([row.index(i) for i in stops if i in row], default=11) for row in new]
+    found = model.generate(prompts, 12, temperature=0.0, stop_token=stop)
+    for prompt, row, all_new, end in zip(prompts, found, new, ends):
+        assert row.tolist() == [*prompt, *all_new[: end + 1]]
+        assert model.generate(prompt, 12, temperature=0.0, stop_token=stop).tolist() == row.tolist()
+
+
+@pytest.mark.parametrize(("stop", "message"), [
+    (V, rf"stop_token must be integers in \[0, {V}\), got {V}"), ([1, -1], "got -1"), ("a", "an integer array"),
+    (6.5, "stop_token must be an integer array, got float64"), ({0.5}, "an integer array"),
+], ids=repr)  # fmt: skip
+def test_refuses_a_stop_token_that_is_no_id(stop, message, rng):
+    with pytest.raises((TypeError, ValueError), match=message):
+        gpt(rng).generate([1, 2], 3, temperature=0.0, stop_token=stop)
+    if stop != V:
+        with pytest.raises((TypeError, ValueError), match=message.replace("stop_token", "stop")):
+            next(stream(gpt(rng), [1, 2], 3, temperature=0.0, stop=[stop] if np.isscalar(stop) else stop))
+
+
+def test_a_repetition_penalty_lowers_the_tokens_of_each_text(rng):
+    """Greedy, and with the penalty applied by hand to the logits of a plain forward."""
+    model = gpt(rng)
+    prompts = [[1, 2], [3, 4, 1]]
+    found = model.generate(prompts, 6, temperature=0.0, repetition_penalty=1.7)
+    for prompt, row in zip(prompts, found):
+        ids = list(prompt)
+        for _ in range(6):
+            x = model.forward(np.array([ids[-model.config.context_length :]]))[0][0, -1].astype(float)
+            for i in set(ids):
+                x[i] = x[i] / 1.7 if x[i] > 0 else x[i] * 1.7
+            ids.append(int(x.argmax()))
+        assert row.tolist() == ids
+        assert [*prompt, *stream(model, prompt, 6, temperature=0.0, repetition_penalty=1.7)] == ids
+    plain = model.generate(prompts, 6, temperature=0.0)
+    assert any((a != b).any() for a, b in zip(found, plain))
 
 
 def test_refuses_a_prompt_of_floats(rng):

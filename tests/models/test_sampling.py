@@ -33,6 +33,17 @@ def test_top_k_keeps_k_tokens_and_top_p_the_smallest_set_that_reaches_p(rng):
     assert (equal > 0).sum() == 2
 
 
+def test_min_p_keeps_tokens_at_least_so_many_times_as_likely_as_the_first(rng):
+    logits = np.log(np.array([0.1, 0.5, 0.15, 0.25]))
+    np.testing.assert_allclose(frequencies(logits, rng, min_p=0.4), [0, 2 / 3, 0, 1 / 3], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, min_p=0.25), [0, 5 / 9, 1.5 / 9, 2.5 / 9], atol=0.015)
+    np.testing.assert_allclose(frequencies(logits, rng, min_p=1.0), [0, 1, 0, 0])
+    np.testing.assert_allclose(frequencies(logits, rng, min_p=0.0), np.exp(logits), atol=0.015)
+    hot = frequencies(logits, rng, temperature=2.0, min_p=0.5)  # the probabilities after the temperature count
+    roots = np.sqrt(np.array([0, 0.5, 0.15, 0.25]))
+    np.testing.assert_allclose(hot, roots / roots.sum(), atol=0.015)
+
+
 def test_temperature_near_zero_takes_the_most_likely_token_without_a_warning(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -56,6 +56,27 @@ def test_trainer_and_plain_loop_draw_the_same_dropout(task):
     assert_same(trainer.model, model)
 
 
+@pytest.mark.parametrize("shards", [2, 3, 5, 9])
+def test_accumulated_steps_equal_those_of_the_whole_batch(shards, rng):
+    """The texts have 6, 4, 1, 0 and 6 counted targets: a mean of the shards' means would be another loss."""
+    config = na.GPTConfig(11, 6, d_model=12, num_heads=3, num_layers=1)
+    ids, targets = rng.integers(0, 11, (2, 3, 5, 6))
+    for row, padding in enumerate((0, 2, 5, 6, 0)):
+        targets[:, row, 6 - padding :] = -100
+
+    def run(**options):
+        model = na.GPT(config, np.random.default_rng(1), np.float64)
+        return model, train(model, na.SGD(model.parameters(), 0.3), zip(ids, targets), **options)
+
+    model, losses = run()
+    other, same = run(accumulate=shards)
+    np.testing.assert_allclose(same, losses, rtol=1e-13)
+    for name, p in model.parameters().items():
+        np.testing.assert_allclose(other.parameters()[name], p, rtol=0, atol=1e-13, err_msg=name)
+    with pytest.raises(ValueError, match="train: accumulate must be at least 1, got 0"):
+        run(accumulate=0)
+
+
 @pytest.mark.parametrize("bad", ["loss", "gradient"])
 def test_step_with_nan_changes_no_parameters_and_no_moments(bad):
     w = np.array([1.0, 2.0])

@@ -9,15 +9,8 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.ops.tiles import Pairs
 from numpy_attention.threads import share
-from numpy_attention.training.parallel import (
-    WORTH_THREADS,
-    Workers,
-    count_targets,
-    default_workers,
-    loss_and_gradients,
-    mean_loss,
-    shards,
-)
+from numpy_attention.training.loop import count_targets, shards
+from numpy_attention.training.parallel import WORTH_THREADS, Workers, default_workers, loss_and_gradients, mean_loss
 
 
 @pytest.fixture

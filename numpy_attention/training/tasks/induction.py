@@ -27,7 +27,8 @@ from numpy_attention.models.gpt import GPT
 from numpy_attention.ops.losses import negative_log_likelihood_rows
 from numpy_attention.ops.sums import as_rows
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.parallel import Batch, Workers, shards
+from numpy_attention.training.loop import Batch, shards
+from numpy_attention.training.parallel import Workers
 from numpy_attention.training.task import Task
 from numpy_attention.training.tasks.labelled import TEST
 

@@ -21,8 +21,9 @@ from numpy_attention.training.data import (
     read_text,
     split_text,
 )
+from numpy_attention.training.loop import Batch
 from numpy_attention.training.ngrams import ngram_losses
-from numpy_attention.training.parallel import Batch, Workers, mean_loss
+from numpy_attention.training.parallel import Workers, mean_loss
 from numpy_attention.training.task import Task
 
 NGRAMS = ("single tokens", "bigram", "trigram", "4-gram")

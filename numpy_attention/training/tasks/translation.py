@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.training.parallel import Batch, Workers, mean_loss, shards
+from numpy_attention.training.loop import Batch, shards
+from numpy_attention.training.parallel import Workers, mean_loss
 from numpy_attention.training.task import Task
 
 PAD = 0
