@@ -12,6 +12,7 @@ from numpy_attention.files import reading
 from numpy_attention.models.model import Model
 from numpy_attention.models.text_encoder import TextEncoder
 from numpy_attention.pretrained.named import encoded, load_model
+from numpy_attention.pretrained.tokenizer import Tokenizer
 from numpy_attention.training.data import read_text
 from numpy_attention.training.parallel import Workers, usable_cores
 
@@ -60,11 +61,12 @@ def embed(a: argparse.Namespace) -> int:
         raise InputError(f"{a.file} is {size:,} bytes long; at most {MAX_FILE:,} are read: split it into smaller files")
     lines = {n: line.strip() for n, line in enumerate(read_text(a.file).split("\n"), 1) if line.strip()}
     model, vocabulary = load_model(a.model, TextEncoder, "compare meanings")
-    limit = model.config.context_length
+    assert isinstance(vocabulary, Tokenizer)
+    limit = min(model.config.context_length, vocabulary.longest or model.config.context_length)
     query = encoded(vocabulary, a.query.strip(), "--query", limit)
-    ids = [encoded(vocabulary, line, str(a.file)) for line in lines.values()]
+    ids = [vocabulary.encode_with_special(line, limit) for line in lines.values()]
     with Workers(usable_cores()) as workers:
-        y, *others = workers.map(lambda one: model.forward(one[None, :limit])[0][0], [query, *ids])  # each (d_model,)
+        y, *others = workers.map(lambda one: model.forward(one[None])[0][0], [query, *ids])  # each (d_model,)
     cosines = {n: float(y @ other) for n, other in zip(lines, others)}
     for n in sorted(cosines, key=lambda n: -cosines[n])[: a.top]:
         print(f"{cosines[n]:6.3f}  {n:>{len(str(max(lines)))}}  {lines[n]}")

@@ -38,7 +38,7 @@ def sample(a: argparse.Namespace) -> int:
     options = sampling(a)
     model, vocabulary = load_model(a.model, GPT, "continue a prompt")
     model.to(get_backend(a.backend))
-    prompt = encoded(vocabulary, a.prompt, "--prompt")
+    prompt = encoded(vocabulary, a.prompt, "--prompt", prompt=True)
     stop = vocabulary.stop if isinstance(vocabulary, Tokenizer) else ()
     _show(words(vocabulary, chain(prompt.tolist(), stream(model, prompt, a.tokens, stop=stop, **options))))
     return 0
@@ -96,13 +96,14 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
 def words(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:
     """The text of the ids, piece by piece. A character that needs several ids is held back until it is complete."""
-    read: list[int] = []
+    before: list[int] = []  # the ids of the previous piece: what a token means may depend on the token before it
+    new: list[int] = []
     text = printed = ""
     for i in ids:
-        read.append(i)
-        text = vocabulary.decode(np.array(read))
+        new.append(i)
+        text, printed = (vocabulary.decode(np.array(some, np.int64)) for some in (before + new, before))
         if len(text) > len(printed) and not text.endswith("\ufffd"):  # the decoder's output for an incomplete character
             yield text[len(printed) :]
-            printed = text
+            before, new, printed = new, [], text
     if len(text) > len(printed):
         yield text[len(printed) :]

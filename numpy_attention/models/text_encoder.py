@@ -3,9 +3,9 @@
     ids --> token + position + type --> norm --> stack (Chapter 21) --> mean of real tokens --> length 1
     (B, T)  (B, T, d_model)                      post-norm blocks       (B, d_model)            (B, d_model)
 
-Texts of similar meaning should have similar directions. The cosine of the angle between two texts is y_1 . y_2, since
-both vectors have length 1. Let u be the mean and n its length. In the gradient of y = u / n the part along y is zero,
-because a longer u gives the same y:
+Some encoders take the vector of the first token, [CLS], in place of the mean. Texts of similar meaning should have
+similar directions. The cosine of the angle between two texts is y_1 . y_2, since both vectors have length 1. Let u be
+the mean and n its length. In the gradient of y = u / n the part along y is zero, because a longer u gives the same y:
 
     du = (dy - y (y . dy)) / n
 
@@ -62,10 +62,11 @@ class TextEncoderConfig(ModelConfig):
     dropout: float = 0.0
     norm_eps: float | None = None  # None: 1e-5 for layer_norm, 1e-6 for rms_norm
     temperature: float = 0.05  # of the loss
+    pooling: str = "mean"  # of the real tokens; or "first_token"
     attention: str = "auto"  # or "dense" (all weights at once), "tiled" (for long texts); auto: the faster one
 
     def __post_init__(self) -> None:
-        self.check(positions=KINDS)
+        self.check(positions=KINDS, pooling=("mean", "first_token"))
         self.require("temperature", at_least=1e-6)  # a smaller temperature overflows
         self.require("norm_eps", above=0, below=1)
 
@@ -78,6 +79,7 @@ class TextEncoderCache(NamedTuple):
     position: PositionCache
     norm: NormCache
     stack: StackCache
+    hidden: np.ndarray  # (B, T, d_model), a vector for each token; backward does not need it
     pool_weights: np.ndarray  # (B, T), of each token in the mean
     n: np.ndarray  # (B, 1), the lengths of the means
     y: np.ndarray  # (B, d_model)
@@ -88,7 +90,8 @@ class TextEncoder(Model):
 
     Formula: y = u / |u|, u = mean over the real tokens of stack(norm(token_embedding[ids] + position + type))
 
-    Shapes: ids (B, T) -> y (B, d_model).
+    Shapes: ids (B, T) -> y (B, d_model). The hidden states, one vector for each token, are `cache.hidden`
+    (B, T, d_model); `inside.forward_with` gives those between the blocks.
 
     Units: y is a direction; the loss is in nats, the mean over the pairs of a batch.
 
@@ -129,12 +132,16 @@ class TextEncoder(Model):
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
         x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
-        pool_weights = mean_weights(x, visible)  # (B, T)
+        if self.config.pooling == "mean":
+            pool_weights = mean_weights(x, visible)  # (B, T)
+        else:
+            pool_weights = np.zeros_like(x[..., 0])  # (B, T)
+            pool_weights[:, 0] = 1.0 if visible is None else visible[:, 0]
         u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(u, u))  # (B, 1)
         n += n == 0.0  # a text without real tokens keeps y = 0
         y = u / n
-        return y, TextEncoderCache(token, type_cache, position, norm, stack, pool_weights, n, y)
+        return y, TextEncoderCache(token, type_cache, position, norm, stack, x, pool_weights, n, y)
 
     def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
         """Yield the gradient of every parameter with its name, given the gradient of the directions."""

@@ -13,7 +13,8 @@ three formats. It recognizes them by the tokens in the chat template of the file
 Gemma has no turn for the system message: it stands before the first question, in the same turn.
 
 The template is a small program (in the language Jinja), and its author is unknown. So it is never run: this chapter
-only searches it for these tokens and for the system message at its beginning.
+only searches it for these tokens and for the system message at its beginning. What else a template may write is left
+out: a date, a list of tools, or the beginning of a thought. Give such a text as the system message.
 """
 
 import re
@@ -63,11 +64,13 @@ class Chat:
         if system is None:  # use the message that the model was trained with
             found = SYSTEM.search(template)
             system = found[2].replace("\\n", "\n") if found else ""
-        self.before, self.opening = "", np.zeros(0, np.int64)  # of the first question, and of the conversation
+        self.before, self.opening = "", tokenizer.encode_prompt("")  # of the first question, and of the conversation
+        if not len(self.opening) and "bos_token" in template and tokenizer.bos is not None:
+            self.opening = np.array([tokenizer.bos])
         if system and self.format.assistant == "model":
             self.before = f"{system}\n\n"
         elif system:
-            self.opening = self.turn("system", system)
+            self.opening = np.concatenate([self.opening, self.turn("system", system)])
 
     def turn(self, role: str, text: str, first: bool = False) -> np.ndarray:
         """The ids of one turn; `first` is for the first question."""

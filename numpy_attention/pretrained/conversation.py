@@ -30,7 +30,7 @@ class Conversation:
     def __init__(self, model: Any, chat: Chat, **sampling: Any) -> None:
         self.model, self.chat, self.sampling = model, chat, sampling
         self.context = min(model.config.context_length, LONGEST)
-        self.ids: list[int] = [*chat.tokenizer.encode_with_special("").tolist(), *chat.opening.tolist()]
+        self.ids: list[int] = chat.opening.tolist()
         self.closing: list[int] = []  # ids that end the previous turn
         self.past = [KeyValueCache(self.context) for _ in model.blocks]
         self.stored = 0  # the first `stored` ids are in the KV cache of every block

@@ -35,6 +35,10 @@ CONVERT = (
     "torch.load('pytorch_model.bin', weights_only=True).items()}, 'model.safetensors')\""
 )
 
+POOLINGS = {  # two spellings of each, by the age of the file
+    "pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "first_token", "mean": "mean", "cls": "first_token",
+}
+
 
 def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """The settings of a folder, and its tensors by name.
@@ -42,14 +46,19 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     Raises: InputError for a missing or damaged file.
     """
     folder = Path(folder)
+    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
+        raise InputError(f"{folder} holds low-rank changes of another program; merge them into their model first")
     settings = read_json(folder / "config.json")
     index = folder / "model.safetensors.index.json"
     names = {"model.safetensors"}
     if index.exists():
         with refused(f"{index} does not list safetensors files"):
             names = {Path(name).name for name in read_json(index)["weight_map"].values()}  # in this folder
-    elif not (folder / "model.safetensors").exists() and (pickles := sorted(folder.glob("pytorch_model*.bin"))):
-        raise InputError(f"{pickles[0]} is a pickle, which can run code, and is not read; {CONVERT}")
+    elif not (folder / "model.safetensors").exists():
+        if pickles := sorted(folder.glob("pytorch_model*.bin")):
+            raise InputError(f"{pickles[0]} is a pickle, which can run code, and is not read; {CONVERT}")
+        if any(folder.glob("model-*.safetensors")):
+            raise InputError(f"{folder} has parts of a model, but lacks their table, {index.name}")
     safetensors = package("safetensors", "safetensors files")
     arrays: Arrays = {}
     for path in (folder / name for name in sorted(names)):
@@ -57,6 +66,22 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             file = safetensors.safe_open(path, framework="numpy")
             arrays |= {name: _stored(path, file, name) for name in list(file.keys())}
     return settings, arrays
+
+
+def read_pooling(folder: Path) -> str:
+    """How a text encoder makes one vector of many: as sentence-transformers stores it, or else "mean".
+
+    Raises: InputError for another way, and for more layers on the vector.
+    """
+    path, dense = folder / "1_Pooling" / "config.json", folder / "2_Dense"
+    if dense.exists():
+        raise InputError(f"{dense} is one more layer on the vector of a text, which is not supported")
+    about = read_json(path) if path.exists() else {"pooling_mode": "mean"}
+    modes = [name for name, on in about.items() if name.startswith("pooling_mode_") and on]
+    modes += [str(about["pooling_mode"])] if "pooling_mode" in about else []
+    if len(modes) != 1 or modes[0] not in POOLINGS:
+        raise InputError(f"{path} says {' and '.join(modes) or 'nothing'}, supported is {' or '.join(POOLINGS)}")
+    return POOLINGS[modes[0]]
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -50,10 +50,13 @@ def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     Raises: InputError without the package gguf, or for a file that is damaged or not a GGUF file.
     """
     gguf = package("gguf", "GGUF files")
-    with reading(path), refused(f"{path} is damaged or not a GGUF file"), np.errstate(over="raise"):
+    with reading(path), refused(f"{path} cannot be read as a GGUF file"), np.errstate(over="raise"):
         reader = type("Reader", (_Checked, gguf.GGUFReader), {})(path)
         fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
         settings = {name: field.contents() for name, field in fields.items()}
+        if (parts := settings.get("split.count", 1)) > 1:
+            number = settings.get("split.no", 0) + 1
+            raise InputError(f"it is part {number} of {parts}; join them with llama-gguf-split --merge of llama.cpp")
         return settings, {tensor.name: _stored(gguf, tensor) for tensor in reader.tensors}
 
 
@@ -62,8 +65,11 @@ class _Checked:
     with the size of the file before anything is read."""
 
     data: np.ndarray
+    byte_order: str  # "S": the file is not in the byte order of this machine
 
     def _get(self, at: int, dtype: Any, count: int = 1, override_order: str | None = None) -> np.ndarray:
+        if self.byte_order == "S":
+            raise InputError("its numbers are big-endian, which cannot be read here")
         dtype = np.dtype(dtype).newbyteorder("<")
         end = int(at) + int(count) * dtype.itemsize
         if end > len(self.data):

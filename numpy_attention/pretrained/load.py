@@ -17,7 +17,8 @@ import numpy as np
 
 from numpy_attention.errors import InputError, dtype_error, several, short_repr
 from numpy_attention.models.model import Model
-from numpy_attention.pretrained.folders import read_folder
+from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.pretrained.folders import read_folder, read_pooling
 from numpy_attention.pretrained.gguf_files import Arrays, read_gguf
 from numpy_attention.pretrained.names import fill
 from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
@@ -40,7 +41,8 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
 
     Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images. A
-    warning names the heads of a BERT for other tasks, which are left out; its pooler is left out too.
+    warning names the heads of a BERT for other tasks, which are left out; its pooler is left out too. A BERT takes the
+    mean of its tokens, or the first token if the file 1_Pooling/config.json says so.
 
     Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
     a dtype that is not float32 or float64.
@@ -58,6 +60,8 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     kind = known[name]
     try:
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
+        if kind.model is TextEncoder:
+            values["pooling"] = read_pooling(path)
         config = configuration(kind, Settings(values, f"{name}." if gguf else ""), arrays)
         _check_sizes(config, arrays, tokenizer)
         model = kind.model(config, None, dtype)

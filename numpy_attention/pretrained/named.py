@@ -31,6 +31,10 @@ def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, 
     model: Any
     vocabulary: Vocabulary
     run = (path / checkpoint.NAME).exists() or not (path / "config.json").exists()
+    if path.suffix == ".safetensors":
+        raise InputError(f"{path} holds numbers without settings; give its folder")
+    if run and not (path / checkpoint.NAME).exists() and any(path.glob("*.gguf")):
+        raise InputError(f"{path} is a folder with a GGUF file; give the file")
     if path.suffix != ".npz" and (path.is_file() or not run):
         model, vocabulary = load_pretrained(path)
     else:
@@ -50,14 +54,20 @@ def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, 
     return model, vocabulary
 
 
-def encoded(vocabulary: Vocabulary, text: str, origin: str, most: int | None = None) -> np.ndarray:
-    """The ids of a whole text, (N,), with the special tokens that a pretrained model needs around it.
+def encoded(
+    vocabulary: Vocabulary, text: str, origin: str, most: int | None = None, prompt: bool = False
+) -> np.ndarray:
+    """The ids of a whole text, (N,), with the special tokens that a pretrained model needs: around the text, or for a
+    `prompt` only before it.
 
     Raises: InputError for an empty text, for more than `most` tokens, and for a text that cannot be encoded.
     """
     if not text:
         raise InputError(f"{origin} must hold at least one character")
-    ids = vocabulary.encode_with_special(text) if isinstance(vocabulary, Tokenizer) else vocabulary.encode(text)
+    if isinstance(vocabulary, Tokenizer):
+        ids = vocabulary.encode_prompt(text) if prompt else vocabulary.encode_with_special(text)
+    else:
+        ids = vocabulary.encode(text)
     if most is not None and len(ids) > most:
         raise InputError(f"{origin} is {len(ids)} tokens long; at most {most} are possible")
     return ids

@@ -45,19 +45,27 @@ RULES = {
     "llama-bpe": Rule(_CASES + r"\p{N}{1,3}" + _REST, begins=True),
     **dict.fromkeys(("dbrx", "smaug-bpe"), Rule(_CASES + r"\p{N}{1,3}" + _REST)),
 }
+NORMALIZER = {  # settings of a BERT, and the names of the package
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "handle_chinese_chars",
+}
 CONTROL, USER_DEFINED = 3, 4  # kinds in a GGUF file: a special token, and a token that is never split
 
 
 class Tokenizer(Vocabulary):
     """A vocabulary of the package `tokenizers`. All text is encoded as plain text; `id_of` gives the special tokens."""
 
-    def __init__(self, tokenizer: Any, stop: Collection[int] = (), template: str | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, stop: Collection[int] = (), template: str | None = None, bos: int | None = None,
+        longest: int | None = None,
+    ) -> None:
         tokenizer.encode_special_tokens = True  # text that looks like a special token is encoded as plain text
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self.tokenizer = tokenizer
         self.stop = frozenset(stop)  # ids that end an answer
         self.template = template  # the chat template, if the file has one
+        self.bos = bos  # the id of the token that begins a text
+        self.longest = longest  # tokens of a text, if a text encoder has learned only shorter texts than its context
 
     def __len__(self) -> int:
         return int(self.tokenizer.get_vocab_size())
@@ -66,10 +74,18 @@ class Tokenizer(Vocabulary):
         """The ids of the text, (N,), without special tokens."""
         return self._encoded(text, special=False)
 
-    def encode_with_special(self, text: str) -> np.ndarray:
+    def encode_with_special(self, text: str, most: int | None = None) -> np.ndarray:
         """The ids of the text with the special tokens that the model was trained with, (N,). For a BERT
-        [CLS] comes first and [SEP] last; for some GPTs one special token comes first, for other GPTs none."""
-        return self._encoded(text, special=True)
+        [CLS] comes first and [SEP] last; for some GPTs one special token comes first, for other GPTs none.
+
+        With `most`, a longer text is cut; the special tokens remain."""
+        return self._encoded(text, special=True, most=most)
+
+    def encode_prompt(self, text: str) -> np.ndarray:
+        """The ids of a text that a GPT continues, (N,): only the special tokens that come first."""
+        special = self.tokenizer.encode("a").special_tokens_mask
+        first = self.encode_with_special("")[: special.index(0) if 0 in special else 0]
+        return np.concatenate([first, self.encode(text)])
 
     def decode(self, ids: np.ndarray) -> str:
         """The text of the ids, without special tokens."""
@@ -100,10 +116,13 @@ class Tokenizer(Vocabulary):
         with refused("the tokenizer cannot decode its tokens"):
             return str(self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=not special))
 
-    def _encoded(self, text: str, special: bool) -> np.ndarray:
+    def _encoded(self, text: str, special: bool, most: int | None = None) -> np.ndarray:
         utf8(text)  # refuses half a surrogate pair
         with refused("the tokenizer cannot encode the text"):
-            return np.array(self.tokenizer.encode(text, add_special_tokens=special).ids, dtype=np.int64)
+            found = self.tokenizer.encode(text, add_special_tokens=False)
+            if most is not None:
+                found.truncate(max(most - self.tokenizer.num_special_tokens_to_add(False), 0))
+            return np.array((self.tokenizer.post_process(found) if special else found).ids, dtype=np.int64)
 
 
 def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
@@ -128,18 +147,20 @@ def tokenizer_of_gguf(settings: Mapping[str, Any]) -> Tokenizer:
         if rule == "qwen2":  # a letter and its accent become one character
             made.normalizer = tokenizers.normalizers.NFC()
         made.decoder = tokenizers.decoders.ByteLevel()
+        begin, *stop = (about.get(name, -1) for name in ("bos_token_id", "eos_token_id", "eot_token_id"))
+        named = [CONTROL if i in (begin, *stop) else 0 for i in range(len(tokens))]
         made.add_tokens([
             tokenizers.AddedToken(token, special=kind == CONTROL, normalized=False)
-            for token, kind in zip(tokens, about.get("token_type", ())) if kind in (CONTROL, USER_DEFINED)
+            for token, kind in zip(tokens, about.get("token_type", named)) if kind in (CONTROL, USER_DEFINED)
         ])  # fmt: skip
-        begin, *stop = (about.get(name, -1) for name in ("bos_token_id", "eos_token_id", "eot_token_id"))
         add = about.get("add_bos_token")
         if (RULES[rule].begins if add is None else add is True) and begin in range(len(tokens)):
             special = {"special_tokens": [(tokens[begin], begin)]}
             made.post_processor = tokenizers.processors.TemplateProcessing([tokens[begin], "$A"], **special)
     template = settings.get("tokenizer.chat_template")
     stop = [i for i in stop if i in range(len(tokens))]
-    return Tokenizer(made, stop, template if isinstance(template, str) else None)
+    bos = begin if begin in range(len(tokens)) else None
+    return Tokenizer(made, stop, template if isinstance(template, str) else None, bos)
 
 
 def _splitter(tokenizers: Any, rule: str) -> Any:
@@ -155,27 +176,43 @@ def _splitter(tokenizers: Any, rule: str) -> Any:
 def tokenizer_of_folder(folder: Path) -> Tokenizer:
     """The tokenizer of a folder: tokenizer.json, and the chat template in tokenizer_config.json or chat_template.jinja.
 
-    An answer may end with each of several tokens: eos_token in tokenizer_config.json, and the ids in config.json and
-    generation_config.json.
+    An answer may end with each of several tokens: eos_token in tokenizer_config.json or special_tokens_map.json, and
+    the ids in config.json and generation_config.json. As in `transformers`, tokenizer_config.json overrides how the
+    tokenizer of a BERT changes letters.
 
     Raises: InputError for a missing or damaged file.
     """
     tokenizers = package("tokenizers", "pretrained models")
     file, jinja = folder / "tokenizer.json", folder / "chat_template.jinja"
-    names = ("tokenizer_config.json", "config.json", "generation_config.json")
-    config, *others = (read_json(folder / name) if (folder / name).exists() else {} for name in names)
-    end, template = config.get("eos_token"), config.get("chat_template")
-    end = end.get("content") if isinstance(end, dict) else end
+
+    def values(name: str) -> dict[str, Any]:
+        return read_json(folder / name) if (folder / name).exists() else {}
+
+    config = values("tokenizer_config.json")
+    special, template = values("special_tokens_map.json") | config, config.get("chat_template")
     with reading(file), refused(f"{file} cannot be read"):
         made = tokenizers.Tokenizer.from_buffer(file.read_bytes())
-        ends = [made.token_to_id(end) if isinstance(end, str) else None]
-        for ids in (other.get("eos_token_id") for other in others):
-            ends += ids if isinstance(ids, list) else [ids]
-        stop = [i for i in ends if type(i) is int and i in made.get_vocab().values()]
+        if isinstance(made.normalizer, tokenizers.normalizers.BertNormalizer):
+            for theirs, ours in NORMALIZER.items():
+                if theirs in config:
+                    setattr(made.normalizer, ours, config[theirs])
+        ids = made.get_vocab()
+        bos, ends = ids.get(_token(special.get("bos_token"))), [ids.get(_token(special.get("eos_token")))]
+        for found in (values(name).get("eos_token_id") for name in ("config.json", "generation_config.json")):
+            ends += found if isinstance(found, list) else [found]
+        stop = [i for i in ends if type(i) is int and i in ids.values()]
     if isinstance(template, list):  # several, each with a name
         named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}
         template = named.get("default")
     if template is None and jinja.exists():
         with reading(jinja):
             template = jinja.read_text("utf-8", "replace")
-    return Tokenizer(made, stop, template if isinstance(template, str) else None)
+    longest = values("sentence_bert_config.json").get("max_seq_length")
+    longest = longest if type(longest) is int and longest > 0 else None
+    return Tokenizer(made, stop, template if isinstance(template, str) else None, bos, longest)
+
+
+def _token(about: Any) -> Any:
+    """The name of a token, which may be in an object that describes it."""
+    name = about.get("content") if isinstance(about, dict) else about
+    return name if isinstance(name, str) else None

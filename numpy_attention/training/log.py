@@ -8,6 +8,7 @@ repeats these steps, so it first removes their lines and the incomplete line.
 
 import contextlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,18 @@ class Log:
         self.path = path
         before = [line for line in read_log(path) if line["step"] <= step]
         with writing(path), atomic_write(path) as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in before), encoding="utf-8")
+            temporary.write_text("".join(map(_line, before)), encoding="utf-8")
 
     def write(self, entry: dict[str, Any]) -> None:
         """Append one line."""
         with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(_line(entry))
+
+
+def _line(entry: dict[str, Any]) -> str:
+    """The entry as JSON, which has no NaN and no infinity: such a number becomes null."""
+    finite = {k: None if isinstance(x, float) and not math.isfinite(x) else x for k, x in entry.items()}
+    return json.dumps(finite) + "\n"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:

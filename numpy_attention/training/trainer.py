@@ -188,12 +188,12 @@ class Trainer:
 
         Raises: InputError for the checkpoint of another text, another model or another optimizer.
         """
-        if meta["task"] != self.task.saved():
-            raise InputError(
-                "the data or the model of --from differ from those of the checkpoint; a run can be resumed only with "
-                "the same text and the same model; give their paths with --text and --from (for an old run on the help "
-                "topics of another Python see docs/pythons.md)"
-            )
+        before, now = meta["task"], self.task.saved()
+        if before.get("from_sha256") != now.get("from_sha256"):
+            raise InputError("the model of --from is not the one that the run started from; give its path with --from")
+        if before != now:
+            fix = "give its path with --text (for an old run on the help topics of another Python see docs/pythons.md)"
+            raise InputError(f"the text is not the one that the run was trained on; {fix}")
         state = self.optimizer.state()  # the live arrays: reading into them needs no second copy
         read_into(state, arrays, "optimizer.", "optimizer")
         read_into(self.model.parameters(), arrays, "parameters.", "model")

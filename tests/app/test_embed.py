@@ -1,5 +1,7 @@
 """`embed`: the lines of a text that are nearest to a query."""
 
+import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -27,12 +29,18 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_nearest_lines_come_first_with_cosines_and_line_numbers(path: Path, file: Path, capsys: Captured) -> None:
+@pytest.mark.parametrize("limit", [CONTEXT, 6], ids=["of the context", "of its training"])
+def test_nearest_lines_come_first_with_cosines_and_line_numbers(
+    limit: int, path: Path, file: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    if limit < CONTEXT:
+        path = Path(shutil.copytree(path, tmp_path / "short"))
+        (path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": limit}))
     model, tokenizer = load_pretrained(path)
 
     def direction(text: str) -> np.ndarray:
-        """The direction of a text; a long text keeps its beginning."""
-        return model.forward(np.array([[2, *tokenizer.encode(text), 3]])[:, :CONTEXT])[0][0]
+        """The direction of a text; a long text keeps its beginning, and the token that ends it."""
+        return model.forward(np.array([[2, *tokenizer.encode(text)[: limit - 2], 3]]))[0][0]
 
     cosines = {n: float(direction(line) @ direction("no bread")) for n, line in enumerate(LINES, 1) if line.strip()}
     order = sorted(cosines, key=lambda n: -cosines[n])

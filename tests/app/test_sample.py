@@ -4,7 +4,7 @@ import io
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -99,6 +99,21 @@ def test_pieces_together_equal_the_whole_text(name: str, rng: np.random.Generato
     for length in (0, 1, 2, 3, *range(5, 60, 6)):
         ids = rng.integers(0, len(vocabulary), length)
         assert "".join(words(vocabulary, ids.tolist())) == vocabulary.decode(ids)
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_each_piece_decodes_only_the_last_ids(name: str, rng: np.random.Generator) -> None:
+    """So the time for a long answer grows with its length, not with the square."""
+    vocabulary, lengths = VOCABULARIES[name], []
+
+    class Noted:
+        def decode(self, ids: np.ndarray) -> str:
+            lengths.append(len(ids))
+            return vocabulary.decode(ids)
+
+    ids = vocabulary.encode("cab a " * 100)
+    assert "".join(words(cast("Any", Noted()), ids.tolist())) == "cab a " * 100
+    assert max(lengths) <= 3
 
 
 @pytest.mark.parametrize("name", ["bytes", "pairs of bytes", "pretrained"])

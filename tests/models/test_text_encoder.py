@@ -17,6 +17,7 @@ VARIANTS = {
     "pre-norm": {"pre_norm": True, "norm": "rms_norm", "bias": False},
     "sinusoidal": {"positions": "sinusoidal", "activation": "relu", "num_types": 3},
     "warm": {"temperature": 0.7, "norm_eps": 1e-3},
+    "first token": {"pooling": "first_token", "pad_token": 0},
 }
 LENGTHS = np.array([6, 2, 0, 1])
 
@@ -91,6 +92,19 @@ def test_text_of_padding_has_zero_output_and_zero_gradients(rng):
     loss, cache = model.loss(ids, targets)
     assert math.isfinite(loss)
     assert all(np.isfinite(gradient).all() for gradient in model.backward(cache).values())
+
+
+def test_the_direction_is_that_of_the_pooled_hidden_states(rng):
+    ids = rng.integers(0, V, (B, T))
+    for pooling in ("mean", "first_token"):
+        y, cache = encoder(rng, pooling=pooling).forward(ids, LENGTHS)
+        assert cache.hidden.shape == (B, T, 12)
+        for row, hidden, length in zip(y, cache.hidden, LENGTHS):
+            if length:
+                u = hidden[:length].mean(axis=0) if pooling == "mean" else hidden[0]
+                np.testing.assert_allclose(row, u / np.linalg.norm(u), rtol=1e-12)
+            else:
+                assert not row.any()
 
 
 def test_the_types_of_segments_are_added(rng):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.folders import read_folder, read_json
+from numpy_attention.pretrained.folders import read_folder, read_json, read_pooling
 from tests.pretrained import tiny
 
 
@@ -72,6 +72,40 @@ def test_a_pickle_is_not_read_and_the_error_says_how_to_convert_it(whole):
         begin = f"{whole / name} is a pickle, which can run code, and is not read; convert it: python -c"
         assert refusal(whole).startswith(begin)
         (whole / name).unlink()
+
+
+def test_error_for_parts_without_their_table_and_for_an_adapter(whole):
+    (whole / "model.safetensors").rename(whole / "model-00001-of-00002.safetensors")
+    assert refusal(whole) == f"{whole} has parts of a model, but lacks their table, model.safetensors.index.json"
+    (whole / "config.json").rename(whole / "adapter_config.json")
+    assert refusal(whole).startswith(f"{whole} holds low-rank changes of another program; merge them into their model")
+
+
+@pytest.mark.parametrize(("about", "expected"), [
+    (None, "mean"), ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, "first_token"),
+    ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, "mean"),
+    ({"pooling_mode": "cls"}, "first_token"),
+])  # fmt: skip
+def test_the_file_of_the_pooling_says_how_a_vector_is_made(about, expected, tmp_path):
+    if about is not None:
+        (tmp_path / "1_Pooling").mkdir()
+        (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(about))
+    assert read_pooling(tmp_path) == expected
+
+
+@pytest.mark.parametrize(("about", "said"), [
+    ({"pooling_mode_max_tokens": True}, "pooling_mode_max_tokens"), ({}, "nothing"),
+    ({"pooling_mode": "lasttoken"}, "lasttoken"),
+    ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "cls_token and pooling_mode_mean_tokens"),
+])  # fmt: skip
+def test_refuses_another_pooling_and_one_more_layer(about, said, tmp_path):
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match=f"{said}.*, supported is pooling_mode_mean_tokens or"):
+        read_pooling(tmp_path)
+    (tmp_path / "2_Dense").mkdir()
+    with pytest.raises(InputError, match="2_Dense is one more layer on the vector of a text"):
+        read_pooling(tmp_path)
 
 
 def test_an_index_names_files_of_its_own_folder_only(whole):

@@ -71,6 +71,25 @@ def test_numbers_of_each_format_are_dequantized(kind, tmp_path, rng):
     assert np.abs(found - x).max() < 0.13  # numbers from -1 to 1 in 4 bits
 
 
+def uint16(name, number):
+    return setting(name, 2, struct.pack("<H", number))
+
+
+@pytest.mark.parametrize(("raw", "message"), [
+    (made([uint16("split.no", 0), uint16("split.count", 2)]), "it is part 1 of 2; join them with llama-gguf-split"),
+    (made([uint16("split.count", 3), uint16("split.no", 2)]), "it is part 3 of 3"),
+    (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "its numbers are big-endian, which cannot be read here"),
+], ids=["the first part", "the last part", "big-endian"])  # fmt: skip
+def test_error_for_a_part_of_a_file_and_for_another_byte_order(raw, message, tmp_path):
+    """Without this check, a first part without the tensor of the head would be a model with tied weights."""
+    path = tmp_path / "made.gguf"
+    path.write_bytes(raw)
+    with pytest.raises(InputError, match=f"made.gguf cannot be read as a GGUF file: {message}"):
+        read_gguf(path)
+    path.write_bytes(made([uint16("split.count", 1)]))
+    assert read_gguf(path)[0] == {"split.count": 1}
+
+
 DAMAGED = {
     "empty": b"",
     "a wrong magic": made(magic=b"GGML"),
@@ -87,6 +106,6 @@ DAMAGED = {
 def test_refuses_an_invalid_file_in_one_line(name, tmp_path):
     path = tmp_path / "made.gguf"
     path.write_bytes(DAMAGED[name])
-    with pytest.raises(InputError, match=r"made\.gguf is damaged or not a GGUF file: .") as caught:
+    with pytest.raises(InputError, match=r"made\.gguf cannot be read as a GGUF file: .") as caught:
         read_gguf(path)
     assert "\n" not in str(caught.value)

@@ -142,6 +142,18 @@ def test_a_bert_with_the_names_of_2018_loads_and_a_warning_names_the_heads_left_
     same(found, expected)
 
 
+def test_a_bert_pools_as_its_file_says(tmp_path):
+    path = tiny.write(tmp_path, "bert")
+    ids = np.array([[2, 24, 25, 3]])
+    mean, _ = na.load_pretrained(path)
+    (path / "1_Pooling").mkdir()
+    (path / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    first, _ = na.load_pretrained(path)
+    y, cache = first.forward(ids)
+    np.testing.assert_allclose(y[0], cache.hidden[0, 0] / np.linalg.norm(cache.hidden[0, 0]), rtol=1e-5)
+    assert np.abs(y - mean.forward(ids)[0]).max() > 0.01
+
+
 def test_the_body_of_a_model_without_its_head_has_no_prefix(tmp_path):
     """As `transformers` saves the text part of a Gemma 3 with images."""
     tensors = tiny.tensors_of("body", tiny.TIED)

@@ -47,6 +47,18 @@ def test_name_means_the_fetched_model_unless_a_folder_has_that_name(cache: Path)
     assert isinstance(load_model("smollm2", Model, "be read")[0], TextEncoder)
 
 
+def test_error_for_a_part_of_a_model_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"model.safetensors holds numbers without settings; give its folder"):
+        load_model(str(tiny.write(tmp_path, "llama") / "model.safetensors"), GPT, "talk")
+    (tmp_path / "one").mkdir()
+    tiny.write(tmp_path / "one", "llama gguf").rename(tmp_path / "one" / "m.gguf")
+    with pytest.raises(InputError, match="one is a folder with a GGUF file; give the file"):
+        load_model(str(tmp_path / "one"), GPT, "talk")
+    tiny.write(tmp_path, "qwen2")
+    shutil.copy(tmp_path / "one" / "m.gguf", tmp_path / "qwen2")
+    load_model(str(tmp_path / "qwen2"), GPT, "talk")  # a folder may have both
+
+
 def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> None:
     of_file = tiny.write(tmp_path, "llama gguf").rename(tmp_path / "any name")
     for path in (of_file, tiny.write(tmp_path, "llama")):
@@ -55,6 +67,7 @@ def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> N
         assert encoded(vocabulary, "the user", "--text").tolist() == vocabulary.encode("the user").tolist()
     _, vocabulary = load_model(str(tiny.write(tmp_path, "bert")), TextEncoder, "compare")
     ids = encoded(vocabulary, "the [SEP]", "--text")
+    assert encoded(vocabulary, "the", "--prompt", prompt=True).tolist() == [2, *vocabulary.encode("the")]
     assert vocabulary.labels(ids) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"], "typed, so not special"
 
 

@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import models, pre_tokenizers
+from tokenizers import models, pre_tokenizers, processors
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.gguf_files import read_gguf
@@ -84,6 +84,47 @@ def test_a_bert_has_its_special_tokens_around_a_text(tmp_path):
     assert words[-1] == "[SEP]"
     assert words.count("[SEP]") == 1
     assert tokenizer.encode("bread").tolist() == [tiny.WORDS.index("bread")]
+
+
+def with_special(template):
+    """A folder's tokenizer that adds special tokens to a text."""
+    made = tiny.byte_pairs()
+    ids = [(token, i) for i, token in enumerate(tiny.SPECIAL)]
+    made.post_processor = processors.TemplateProcessing(template, special_tokens=ids)
+    return made
+
+
+@pytest.mark.parametrize(("template", "first"), [("<|im_start|> $A <|endoftext|>", [1]), ("$A <|endoftext|>", []),
+                                                 ("<|im_start|> <|im_end|> $A", [1, 2]), ("$A", [])])  # fmt: skip
+def test_a_prompt_has_only_the_special_tokens_that_come_first(template, first):
+    """An end token after the prompt would end the text that the model should continue."""
+    tokenizer = Tokenizer(with_special(template))
+    for text in ("", "the user"):
+        assert tokenizer.encode_prompt(text).tolist() == [*first, *tokenizer.encode(text)]
+
+
+def test_a_long_text_is_cut_and_its_special_tokens_remain(tmp_path):
+    tokenizer = tokenizer_of_folder(tiny.write(tmp_path, "bert"))
+    whole = tokenizer.encode_with_special("the rain " * 20).tolist()
+    for most in (42, 41, 7, 3, 2):
+        assert tokenizer.encode_with_special("the rain " * 20, most).tolist() == [*whole[: most - 1], whole[-1]]
+    assert tokenizer.encode_with_special("the", 9).tolist() == tokenizer.encode_with_special("the").tolist()
+
+
+@pytest.mark.parametrize(("about", "ids"), [({}, [24, 25]), ({"do_lower_case": True}, [24, 25]),
+                                            ({"do_lower_case": False}, [1, 25])])  # fmt: skip
+def test_the_settings_of_a_bert_override_its_tokenizer(about, ids, tmp_path):
+    """As in `transformers` 5.23."""
+    path = tiny.write(tmp_path, "bert")
+    (path / "tokenizer_config.json").write_text(json.dumps(about))
+    assert tokenizer_of_folder(path).encode("THE rain").tolist() == ids
+
+
+@pytest.mark.parametrize(("value", "longest"), [(8, 8), (None, None), ("8", None), (0, None), (True, None)])
+def test_a_text_encoder_may_have_learned_only_short_texts(value, longest, tmp_path):
+    path = tiny.write(tmp_path, "bert")
+    (path / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": value}))
+    assert tokenizer_of_folder(path).longest == longest
 
 
 def test_truncation_and_padding_in_the_file_are_ignored(tmp_path):
@@ -166,6 +207,12 @@ def test_only_a_gpt_2_may_leave_its_splitting_rule_out():
         tokenizer_of_gguf(gguf_settings(pre=None) | {"general.architecture": "llama"})
 
 
+def test_without_kinds_of_tokens_the_named_ones_are_special():
+    tokenizer = tokenizer_of_gguf(gguf_settings(token_type=None))
+    assert tokenizer.decode(np.array([50, 2, 51])) == tokenizer.decode(np.array([50, 51]))
+    assert tokenizer.encode("<|im_end|>").tolist() != [2]
+
+
 def test_a_saved_tokenizer_is_complete(tiny_one):
     saved = json.loads(json.dumps(tiny_one.saved()))
     again = Tokenizer(tokenizers.Tokenizer.from_str(saved["tokenizer"]), saved["stop"])
@@ -203,6 +250,8 @@ def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
         assert tokenizer_of_folder(path).template == expected
     (path / "tokenizer_config.json").unlink()
     assert tokenizer_of_folder(path).stop == frozenset()
+    (path / "special_tokens_map.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+    assert tokenizer_of_folder(path).stop == {2}
 
 
 @pytest.mark.parametrize("end", [None, {"content": 5}, "<|none|>", {"content": "<|endoftext|>"}], ids=repr)

@@ -15,6 +15,16 @@ def test_incomplete_last_line_is_dropped(tmp_path):
     ]
 
 
+def test_numbers_that_json_does_not_have_become_null(tmp_path):
+    """Other programs cannot read NaN; a log written with it is mended when its run is resumed."""
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "loss": NaN}\n', encoding="utf-8")
+    Log(path, 1).write({"step": 2, "loss": math.inf, "grad_norm": math.nan, "seconds": 1.5})
+    assert path.read_text("utf-8").splitlines() == [
+        '{"step": 1, "loss": null}', '{"step": 2, "loss": null, "grad_norm": null, "seconds": 1.5}'
+    ]  # fmt: skip
+
+
 def test_resumed_log_ends_at_the_step_of_the_checkpoint(tmp_path):
     path = tmp_path / "log.jsonl"
     log = Log(path, 0)

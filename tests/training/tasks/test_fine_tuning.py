@@ -70,7 +70,7 @@ def test_refuses_another_model_at_the_same_path(tmp_path, folder, text, capsys):
     run_from(folder, tmp_path / "run", "text", text=text, context=12).save()
     settings = tiny.LLAMA | {"max_position_embeddings": 160}
     tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
-    with pytest.raises(InputError, match="the data or the model of --from differ from those of the checkpoint"):
+    with pytest.raises(InputError, match="the model of --from is not the one that the run started from; give its"):
         resume(tmp_path / "run")
 
 
