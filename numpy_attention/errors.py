@@ -222,7 +222,7 @@ def require_generator(op: str, argument: str, rng: object) -> None:
         raise dtype_error(op, argument, "a np.random.Generator or None", short_repr(rng), fix)
 
 
-def mismatches(mine: dict[str, np.ndarray], theirs: dict[str, np.ndarray], what: str) -> list[str]:
+def mismatches(mine: dict[str, np.ndarray], theirs: Mapping[str, Any], what: str) -> list[str]:
     """All mismatches between two dicts of arrays: missing or unknown names, different shapes or dtypes."""
     found = [f"{name} is missing" for name in mine if name not in theirs]
     found += [f"{name} is not part of the {what}" for name in theirs if name not in mine]

@@ -11,13 +11,15 @@ it, too. Pickle is refused, because a pickle can run code.
 
 import contextlib
 import json
+import math
 import os
 import typing
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,31 +77,61 @@ def save_arrays(path: str | os.PathLike[str], arrays: dict[str, np.ndarray], met
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The arrays and the description in a file that `save_arrays` wrote.
+class StoredArray(NamedTuple):
+    """An array in a file: its header is read, its numbers are not read yet."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    read: Callable[[], np.ndarray]  # raises InputError for a damaged file
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def load_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, StoredArray], dict[str, Any]]:
+    """The arrays and the description in a file that `save_arrays` wrote. The caller compares the description with the
+    shapes before it reads an array, so a file cannot take more memory than its model.
 
     Raises: InputError for a file that is missing, damaged or not a checkpoint.
     """
-    arrays = {}
-    try:
-        with reading(path), zipfile.ZipFile(path) as archive:
-            claimed, size = sum(info.file_size for info in archive.infolist()), os.path.getsize(path)
-            if claimed > size:  # before memory is taken for it: checkpoints are not compressed
-                raise ValueError(f"its members claim {claimed} bytes in a file of {size}")
-            for name in archive.namelist():
-                with archive.open(name) as member:
-                    arrays[name.removesuffix(".npy")] = np.lib.format.read_array(member, allow_pickle=False)
-                    if member.read(1):  # a wrong shape; also, zipfile compares the checksum only at the end
-                        raise ValueError(f"{name} is longer than its shape")
-        meta = json.loads(arrays.pop("meta").tobytes())
+    with _undamaged(path), zipfile.ZipFile(path) as archive:
+        claimed, size = sum(info.file_size for info in archive.infolist()), os.path.getsize(path)
+        if claimed > size:  # checkpoints are not compressed
+            raise ValueError(f"its members claim {claimed} bytes in a file of {size}")
+        arrays = {name.removesuffix(".npy"): _header(path, archive, name) for name in archive.namelist()}
+        meta = json.loads(arrays.pop("meta").read().tobytes())
         if (found := (meta["format"], meta["version"])) != (FORMAT, VERSION):
             raise ValueError(f"it is a {' of version '.join(map(str, found))}")
+    return arrays, meta
+
+
+def _header(path: str | os.PathLike[str], archive: zipfile.ZipFile, name: str) -> StoredArray:
+    with archive.open(name) as member:
+        np.lib.format.read_magic(member)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+    return StoredArray(shape, dtype, partial(_read, path, name))
+
+
+def _read(path: str | os.PathLike[str], name: str) -> np.ndarray:
+    with _undamaged(path), zipfile.ZipFile(path) as archive, archive.open(name) as member:
+        array = np.lib.format.read_array(member, allow_pickle=False)
+        if member.read(1):  # a wrong shape; also, zipfile compares the checksum only at the end
+            raise ValueError(f"{name} is longer than its shape")
+    return np.asarray(array)
+
+
+@contextlib.contextmanager
+def _undamaged(path: object) -> Iterator[None]:
+    """Turn the errors of zipfile and NumPy for a damaged file, which are of many kinds, into one line."""
+    try:
+        with reading(path):
+            yield
     except (InputError, MemoryError):
         raise
-    except Exception as error:  # a damaged zip or header can raise many kinds of errors in zipfile and NumPy
+    except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:MAX_SAID]
         raise InputError(f"{path} is damaged or not a {FORMAT} of version {VERSION} ({reason})") from None
-    return arrays, meta
 
 
 def config_from(config_class: Any, values: dict[str, Any]) -> Any:
@@ -115,17 +147,18 @@ def config_from(config_class: Any, values: dict[str, Any]) -> Any:
     return config_class(**values)
 
 
-def read_into(mine: dict[str, np.ndarray], arrays: dict[str, np.ndarray], prefix: str, what: str) -> None:
-    """Copy the arrays called `prefix` + name into `mine` in place.
+def read_into(mine: dict[str, np.ndarray], arrays: dict[str, StoredArray], prefix: str, what: str) -> None:
+    """Read the arrays called `prefix` + name into `mine` in place.
 
-    Raises: InputError for differences in names, shapes or dtypes, and for numbers that are not finite. In these cases
-    nothing is copied.
+    Raises: InputError for differences in names, shapes or dtypes (before an array is read), for a damaged file, and for
+    numbers that are not finite. In these cases nothing is copied.
     """
     theirs = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if wrong := mismatches(mine, theirs, what):
         raise InputError(f"the checkpoint does not fit the {what}: {several(wrong)}")
-    for name in mine:
-        if value := non_finite(theirs[name]):
+    found = {name: theirs[name].read() for name in mine}
+    for name, array in found.items():
+        if value := non_finite(array):
             raise InputError(f"the checkpoint cannot be used: {prefix}{name} holds {value}")
     for name, array in mine.items():
-        array[...] = np.asarray(theirs[name], like=array)
+        array[...] = np.asarray(found[name], like=array)

@@ -19,6 +19,7 @@ in its header. They can be loaded only into the model that they were learned on;
 import dataclasses
 import hashlib
 import json
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
-from numpy_attention.files import atomic_write, config_from, read_into, reading
+from numpy_attention.files import StoredArray, atomic_write, config_from, read_into, reading
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
@@ -37,6 +38,7 @@ from numpy_attention.pretrained.gguf_files import package, refused
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
+DTYPES = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 KEY = "numpy_attention"  # key of class and sizes in the header's metadata
 
 
@@ -75,9 +77,10 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     """
     safetensors = package("safetensors", "safetensors files")
     damaged = f"{path} is damaged or not a safetensors file for NumPy"
-    with reading(path), refused(damaged), safetensors.safe_open(path, framework="numpy") as file:
+    with reading(path), refused(damaged):
+        file = safetensors.safe_open(path, framework="numpy")
         about = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        arrays = {name: _stored(file, name) for name in file.keys()}  # noqa: SIM118
     try:
         if into is None:
             into = _built(about, arrays)
@@ -118,7 +121,13 @@ def _add_changes(about: dict[str, Any], model: Model) -> None:
     add_low_rank(model, about["low_rank"]["rank"], about["low_rank"]["alpha"])
 
 
-def _built(about: dict[str, Any], arrays: dict[str, np.ndarray]) -> Model:
+def _stored(file: Any, name: str) -> StoredArray:
+    about = file.get_slice(name)
+    kind = about.get_dtype()
+    return StoredArray(tuple(about.get_shape()), DTYPES.get(kind, kind), partial(file.get_tensor, name))
+
+
+def _built(about: dict[str, Any], arrays: dict[str, StoredArray]) -> Model:
     if not about:
         raise InputError("it has no description of its model; make a model, and give it as `into`")
     if "low_rank" in about:

@@ -34,7 +34,7 @@ import numpy as np
 
 from numpy_attention import files
 from numpy_attention.errors import InputError, shell_path
-from numpy_attention.files import atomic_write, save_arrays, writing
+from numpy_attention.files import StoredArray, atomic_write, save_arrays, writing
 
 NAME = "checkpoint.npz"
 PREVIOUS = "checkpoint.previous.npz"
@@ -71,13 +71,21 @@ def write_config(directory: Path, meta: dict[str, Any]) -> None:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
-def load_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def load_arrays(path: Path) -> tuple[dict[str, StoredArray], dict[str, Any]]:
     """The arrays and the description in a checkpoint file.
 
-    Raises: InputError if the file is not a complete checkpoint.
+    Raises: InputError if the file is not a complete checkpoint; reading an array may raise it, too.
     """
+    with _advice(path):
+        arrays, meta = files.load_arrays(path)
+    return {name: array._replace(read=_advice(path)(array.read)) for name, array in arrays.items()}, meta
+
+
+@contextlib.contextmanager
+def _advice(path: Path) -> Iterator[None]:
+    """The message about a damaged file also says how to continue from the previous checkpoint."""
     try:
-        return files.load_arrays(path)
+        yield
     except InputError as error:
         other = path.with_name(PREVIOUS)
         advice = f"; to continue from the previous checkpoint, mv {shell_path(other)} {shell_path(path)}"

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import config_from, read_into, reading
+from numpy_attention.files import StoredArray, config_from, read_into, reading
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training.byte_pairs import vocabulary_from
@@ -17,7 +17,7 @@ from numpy_attention.training.data import Vocabulary
 PROGRESS = {"step": int, "seconds": float, "best_step": int, "skipped": int}  # and `best`, or None
 
 
-def load_run(directory: Path) -> tuple[TrainConfig, dict[str, np.ndarray], dict[str, Any]]:
+def load_run(directory: Path) -> tuple[TrainConfig, dict[str, StoredArray], dict[str, Any]]:
     """The configuration, the arrays and the description in a directory's checkpoint.
 
     Raises: InputError for a damaged checkpoint, and for a file that is not a run's checkpoint.
@@ -48,7 +48,7 @@ def checkpoint_path(directory: Path) -> Path:
     return directory / NAME
 
 
-def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
+def text_model(arrays: dict[str, StoredArray], meta: dict[str, Any]) -> tuple[GPT, Vocabulary]:
     """The trained GPT of a checkpoint and its vocabulary.
 
     Raises: InputError if the description does not fit the arrays.
@@ -56,7 +56,7 @@ def text_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> tuple[GPT
     return gpt_model(arrays, meta), vocabulary_from(meta["task"])
 
 
-def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
+def gpt_model(arrays: dict[str, StoredArray], meta: dict[str, Any]) -> GPT:
     """The trained GPT of a checkpoint; parameters stored in float16 become float32.
 
     Raises: InputError if the description does not fit the arrays.
@@ -67,12 +67,16 @@ def gpt_model(arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> GPT:
         model = GPT(config, None)
     except (TypeError, ValueError, LookupError) as error:
         raise InputError(f"the checkpoint's description of its model is wrong: {error}") from None
-    wide = {name: array.astype(np.float32) if array.dtype == np.float16 else array for name, array in arrays.items()}
+    wide = {name: _in_float32(array) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")
     return model
 
 
-def _check_size(arrays: dict[str, np.ndarray], layers: int, d_model: int, width: int) -> None:
+def _in_float32(array: StoredArray) -> StoredArray:
+    return StoredArray(array.shape, np.dtype(np.float32), lambda: array.read().astype(np.float32))
+
+
+def _check_size(arrays: dict[str, StoredArray], layers: int, d_model: int, width: int) -> None:
     """Refuse a description of far more parameters than the file holds, before memory is taken for them."""
     if layers * d_model * width > sum(array.size for array in arrays.values()):
         raise InputError("the sizes of the checkpoint do not fit its arrays")

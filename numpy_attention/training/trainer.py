@@ -30,7 +30,7 @@ import numpy as np
 
 from numpy_attention.backend import get_backend
 from numpy_attention.errors import InputError
-from numpy_attention.files import read_into
+from numpy_attention.files import StoredArray, read_into
 from numpy_attention.training import checkpoint, parallel
 from numpy_attention.training.config import TrainConfig, make_optimizer
 from numpy_attention.training.diagnose import NOT_AGAIN, first_non_finite
@@ -183,7 +183,7 @@ class Trainer:
             "best": None if math.isinf(self.best) else self.best,
         }
 
-    def restore(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    def restore(self, arrays: dict[str, StoredArray], meta: dict[str, Any]) -> None:
         """Restore the state of a checkpoint.
 
         Raises: InputError for the checkpoint of another text, another model or another optimizer.

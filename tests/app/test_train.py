@@ -124,7 +124,7 @@ def test_full_disk_gives_one_line_and_nothing_is_lost(tmp_path, text, capsys, mo
 
 def parameters(run):
     arrays, _ = checkpoint.load_arrays(run / checkpoint.NAME)
-    return {name: array.tobytes() for name, array in arrays.items()}
+    return {name: array.read().tobytes() for name, array in arrays.items()}
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import numpy_attention as na
+from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.inside import direct_effects, forward_with, unembedding
 from numpy_attention.models.gpt_config import GPTConfig
 from numpy_attention.training.restore import gpt_model
@@ -164,10 +166,11 @@ def test_refuses_invalid_options(change: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_checkpoint_restores_the_model(name: str, rng: np.random.Generator) -> None:
+def test_checkpoint_restores_the_model(name: str, rng: np.random.Generator, tmp_path: Path) -> None:
     model, ids = gpt(rng, **MODELS[name]), rng.integers(0, V, (2, T))
     meta = {"model": json.loads(json.dumps(dataclasses.asdict(model.config)))}
     arrays = {f"parameters.{key}": p.astype(np.float32) for key, p in model.parameters().items()}
-    restored = gpt_model(arrays, meta)
+    save_arrays(tmp_path / "a.npz", arrays, {})
+    restored = gpt_model(load_arrays(tmp_path / "a.npz")[0], meta)
     expected = model.forward(ids)[0]
     assert np.abs(restored.forward(ids)[0] - expected).max() <= 1e-4 * np.abs(expected).max()

@@ -24,7 +24,7 @@ LEFT_OUT = ("format", "version")  # save_arrays writes these itself
 def make(run: Path, folder: Path) -> None:
     """Copy the run without the optimizer's moments, with its parameters in float16."""
     _, arrays, meta = load_run(run)
-    half = {name: array.astype(np.float16) for name, array in arrays.items() if name.startswith("parameters.")}
+    half = {name: array.read().astype(np.float16) for name, array in arrays.items() if name.startswith("parameters.")}
     folder.mkdir(exist_ok=True)
     meta = {key: value for key, value in meta.items() if key not in LEFT_OUT}
     save_arrays(folder / checkpoint.NAME, half, meta)

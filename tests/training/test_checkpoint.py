@@ -4,6 +4,7 @@ import errno
 import os
 import shlex
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
+from numpy_attention.files import save_arrays
+from numpy_attention.models.gpt import GPT
+from numpy_attention.pretrained.named import load_model
 from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, hold, load_arrays, save
 from numpy_attention.training.restore import load_run
-from tests.training.small_runs import TEXT, trainer
+from tests.training.small_runs import TEXT, resume, trainer
 
 ARRAYS = {"parameters.w": np.arange(6, dtype=np.float32), "optimizer.steps": np.asarray(12)}
 
@@ -58,9 +62,9 @@ def test_damaged_checkpoint_gives_one_line_and_loads_nothing_wrong(run, data, da
     _, expected, true = load_run(run.directory)
     assert meta == true
     for name, p in run.model.parameters().items():
-        np.testing.assert_array_equal(p, expected[f"parameters.{name}"])
+        np.testing.assert_array_equal(p, expected[f"parameters.{name}"].read())
     for name, array in run.optimizer.state().items():
-        np.testing.assert_array_equal(array, expected[f"optimizer.{name}"])
+        np.testing.assert_array_equal(array, expected[f"optimizer.{name}"].read())
 
 
 def test_flip_in_the_header_of_an_array_is_noticed(run):
@@ -69,7 +73,7 @@ def test_flip_in_the_header_of_an_array_is_noticed(run):
     place = whole.index(b"'<f4'") + 3
     path.write_bytes(flipped(whole, place, ord("4") ^ ord("2")))
     with pytest.raises(InputError, match=r"is longer than its shape|Bad CRC-32"):
-        load_run(path)
+        [array.read() for array in load_run(path)[1].values()]
 
 
 def test_pickle_in_a_checkpoint_is_not_run(tmp_path):
@@ -100,6 +104,35 @@ def test_previous_checkpoint_survives_and_is_suggested_when_the_new_one_is_damag
     with pytest.raises(InputError, match="to continue from the previous checkpoint, mv") as caught:
         load_arrays(path)
     assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / PREVIOUS), str(path)]
+
+
+def test_a_damaged_array_is_noticed_when_it_is_read_and_the_previous_checkpoint_suggested(tmp_path):
+    for step in (1, 2):
+        save(tmp_path, {"parameters.w": np.zeros(100_000)}, {"step": step})
+    path = tmp_path / NAME
+    whole = path.read_bytes()
+    path.write_bytes(flipped(whole, len(whole) // 2, 1))  # in the middle of the only large array
+    arrays, _ = load_arrays(path)
+    with pytest.raises(InputError, match=r"Bad CRC-32.*; to continue from the previous checkpoint, mv"):
+        arrays["parameters.w"].read()
+
+
+def test_a_file_too_large_for_its_description_is_refused_before_an_array_is_read(tmp_path):
+    (tmp_path / "text.txt").write_text(TEXT)
+    run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
+    run.save()
+    path = run.directory / NAME
+    stored, meta = load_arrays(path)
+    arrays = {name: array.read() for name, array in stored.items()}
+    save_arrays(path, arrays | {"parameters.norm.gamma": np.zeros(2**24, np.float32)}, meta)  # 64 MiB
+    tracemalloc.start()
+    try:
+        for load in (lambda: resume(run.directory), lambda: load_model(str(run.directory), GPT, "write")):
+            with pytest.raises(InputError, match=r"norm\.gamma is float32 \(16777216,\), expected"):
+                load()
+        assert tracemalloc.get_traced_memory()[1] < 2**23
+    finally:
+        tracemalloc.stop()
 
 
 def steps_in(directory):

@@ -36,7 +36,7 @@ def test_run_killed_at_random_moments_of_its_saves_ends_like_the_uninterrupted_r
         ours, theirs = load_arrays(out / name)[0], load_arrays(whole / name)[0]
         assert ours.keys() == theirs.keys()
         for key, array in theirs.items():
-            np.testing.assert_array_equal(ours[key], array, err_msg=key)
+            np.testing.assert_array_equal(ours[key].read(), array.read(), err_msg=key)
     assert log_without_times(out) == log_without_times(whole)
     assert not [path.name for path in out.iterdir() if ".tmp" in path.name]
 

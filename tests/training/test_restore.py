@@ -37,7 +37,8 @@ def saved(run):
     """The checkpoint of a new run: its path, its arrays and its description."""
     run.save()
     path = run.directory / checkpoint.NAME
-    return path, *checkpoint.load_arrays(path)
+    arrays, meta = checkpoint.load_arrays(path)
+    return path, {name: array.read() for name, array in arrays.items()}, meta
 
 
 @pytest.mark.parametrize("key", ["config", "model", "task", *PROGRESS])
@@ -63,7 +64,7 @@ def test_refuses_description_of_more_parameters_than_the_file_holds(tmp_path, te
     ("task", "vocabulary", "word", "not the description of a vocabulary"),
 ])  # fmt: skip
 def test_refuses_description_of_another_model(tmp_path, text, part, name, value, message):
-    _, arrays, meta = saved(trainer(tmp_path / "run", text))
+    _, arrays, meta = load_run(saved(trainer(tmp_path / "run", text))[0])
     with pytest.raises(InputError, match=message):
         text_model(arrays, meta | {part: meta[part] | {name: value}})
 

@@ -35,9 +35,9 @@ def test_run_leaves_a_log_with_a_line_for_each_step_and_a_checkpoint(tmp_path, t
     assert meta["config"]["d_model"] == 16
     assert "".join(sorted(set("one fish two fish red fish blue fish. "))) == meta["task"]["characters"]
     for name, p in run.model.parameters().items():
-        np.testing.assert_array_equal(arrays[f"parameters.{name}"], p)
+        np.testing.assert_array_equal(arrays[f"parameters.{name}"].read(), p)
         assert arrays[f"optimizer.m.{name}"].shape == p.shape
-    assert arrays["optimizer.steps"] == 12
+    assert arrays["optimizer.steps"].read() == 12
 
 
 @pytest.mark.parametrize(
