@@ -25,7 +25,11 @@ that looked at key j. Both dq and dk contain the scale exactly once. Dropout (Ch
 `dropped` be the weights after dropout, then y = dropped @ v. So dv uses `dropped`. But the line of the softmax uses
 the weights before dropout.
 
-The backward does not need the mask, because the weights are 0 wherever the mask is False. If the forward broadcasts
+The backward does not need the mask, because the weights are 0 wherever the mask is False. But 0 times NaN is NaN. So
+hidden keys and values must be finite numbers: a NaN in a hidden key reaches dq, and a NaN in a hidden value reaches y.
+Fill padding with zeros. The op does not do it, since this would copy k and v in every call.
+
+If the forward broadcasts
 the bias along an axis (repeats it there), dbias is summed over this axis, just as db in Chapter 1 is summed over the
 rows.
 
@@ -93,7 +97,8 @@ def scaled_dot_product_attention(
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
     Any number of leading axes works, even zero: (T, d). If q has four or more axes, H_kv may be a divisor of H_q.
     mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k). sink is (H_q,).
-    The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator.
+    The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator. Hidden keys
+    and values must be finite too, because 0 times NaN is NaN.
 
     Units: scores and bias in nats.
 

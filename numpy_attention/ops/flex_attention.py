@@ -17,6 +17,9 @@ Three things that are easy to get wrong. dv uses the weights after g, but the li
 before g. The rows of g(weights) need not sum to one. A mask is a function f that writes -inf at hidden pairs: the
 weights there are 0, so dmodified is 0 too, and f_backward may return dmodified unchanged.
 
+If f or g has parameters, for example a learned bias, its backward returns a tuple: first the gradient of its input,
+then those of its parameters. The backward of attention returns them after dv.
+
 In PyTorch's FlexAttention, f computes one score from its indices, and a compiler turns f into a fast program. Here f
 gets all scores, (..., H_q, T_q, T_k), and computes the indices from the shape.
 """
@@ -31,7 +34,8 @@ from numpy_attention.errors import dtype_error, require_cotangent
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 
-Modifier = tuple[Callable[[np.ndarray], tuple[np.ndarray, Any]], Callable[[np.ndarray, Any], np.ndarray]]
+Backward = Callable[[np.ndarray, Any], Any]  # gives the gradient of the input, or a tuple that begins with it
+Modifier = tuple[Callable[[np.ndarray], tuple[np.ndarray, Any]], Backward]
 UNCHANGED: Modifier = (lambda x: (x, None), lambda dy, cache: dy)
 
 
@@ -43,8 +47,8 @@ class FlexAttentionCache(NamedTuple):
     v: np.ndarray
     weights: np.ndarray  # (..., H_q, T_q, T_k), before prob_mod
     used: np.ndarray  # after prob_mod
-    score_mod: tuple[Callable[[np.ndarray, Any], np.ndarray], Any]
-    prob_mod: tuple[Callable[[np.ndarray, Any], np.ndarray], Any]
+    score_mod: tuple[Backward, Any]
+    prob_mod: tuple[Backward, Any]
     scale: float
 
 
@@ -68,6 +72,15 @@ def flex_attention(
     >>> causal = lambda x: (x + bias, None), lambda dy, cache: dy
     >>> flex_attention(q, k, v, score_mod=causal)[0].round(4).tolist()
     [[0.0], [0.8808]]
+
+    A learned scalar, of which score_mod also returns the gradient:
+
+    >>> s = np.array(0.5)
+    >>> scaled = lambda x: (x * s, x), lambda dy, x: (dy * s, np.sum(dy * x))
+    >>> y, cache = flex_attention(q, k, v, score_mod=scaled)
+    >>> dq, dk, dv, ds = flex_attention_backward(np.ones((2, 1)), cache)
+    >>> float(ds.round(4))
+    0.7864
     """
     check_attention_arguments("flex_attention", q, k, v, scale=scale)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
@@ -85,10 +98,11 @@ def flex_attention(
     return y.reshape(*q.shape[:-1], v.shape[-1]), cache
 
 
-def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[np.ndarray, ...]:
     """Gradients of `flex_attention`; the derivation is at the top of this file.
 
-    Shapes: dy as y -> dq, dk, dv with the shapes of q, k and v
+    Shapes: dy as y -> dq, dk, dv with the shapes of q, k and v; then the gradients of the parameters of score_mod, and
+    of those of prob_mod, if their backwards return any
     """
     q, k, v, weights, used, (f_backward, f_cache), (g_backward, g_cache), scale = cache
     require_cotangent("flex_attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
@@ -97,15 +111,20 @@ def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[
     dv = fold_heads(used, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
     dused = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
     # used = g(weights)
-    dweights = g_backward(dused, g_cache)
+    dweights, *of_g = _as_tuple(g_backward(dused, g_cache))
     # weights = softmax(modified)
     dmodified = softmax_backward(dweights, SoftmaxCache(weights, axis=-1))
     # modified = f(scores)
-    dscores = fold_heads(f_backward(dmodified, f_cache), k)  # (..., H_kv, G T_q, T_k)
+    dscores, *of_f = _as_tuple(f_backward(dmodified, f_cache))
+    dscores = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     # scores = scale * q @ k^T
     dq = scale * (dscores @ k)  # (..., H_kv, G T_q, d_k)
     dk = scale * (dscores.swapaxes(-1, -2) @ fold_heads(q, k))  # (..., H_kv, T_k, d_k)
-    return dq.reshape(q.shape), dk, dv
+    return dq.reshape(q.shape), dk, dv, *of_f, *of_g
+
+
+def _as_tuple(gradients: Any) -> tuple[np.ndarray, ...]:
+    return gradients if isinstance(gradients, tuple) else (gradients,)
 
 
 def _checked(argument: str, modifier: Modifier | None) -> Modifier:

@@ -190,13 +190,14 @@ def negative_log_likelihood_rows(
     """
     m = x.max(axis=-1, keepdims=True)  # (N, 1)
     shifted = np.subtract(x, m, out=out)  # (N, V)
-    s, w = label_smoothing, class_weights
-    picked, Q = np.take_along_axis(shifted, targets, axis=-1), 1.0  # (N, 1)
-    if w is not None:
-        picked, Q = _weighted(picked, w[targets]), (1.0 - s) * w[targets] + s * w.mean()
-    if s:
-        every = shifted if w is None else w * shifted
-        picked = (1.0 - s) * picked + s * every.mean(axis=-1, keepdims=True)
+    picked = np.take_along_axis(shifted, targets, axis=-1)  # (N, 1)
+    Q, every = 1.0, shifted  # without class weights
+    if class_weights is not None:
+        w_t = class_weights[targets]  # (N, 1)
+        picked, every = _weighted(picked, w_t), class_weights * shifted
+        Q = (1.0 - label_smoothing) * w_t + label_smoothing * class_weights.mean()  # (N, 1)
+    if label_smoothing:
+        picked = (1.0 - label_smoothing) * picked + label_smoothing * every.mean(axis=-1, keepdims=True)
     e = np.exp(shifted, out=shifted)
     total = sum_in_rows(e)  # (N, 1)
     return Q * np.log(total) - picked, e, m, total  # the maximum m cancels
@@ -224,13 +225,14 @@ def gradient_in_rows(
     Shapes: p (N, V), targets (N,), counted (N, 1) -> (N, V)
     """
     # loss = mean(Q logsumexp(x) - (1 - s) w_t x_t - (s / V) sum w x), so dx = Q p - w q
-    s, w, w_t = label_smoothing, class_weights, 1.0
-    dx = p
-    if w is not None:
-        w_t = w[targets]  # (N,)
-        dx *= ((1.0 - s) * w_t + s * w.mean())[:, None]
+    dx, s = p, label_smoothing
+    w: Any = 1.0
+    w_t: Any = 1.0
+    if class_weights is not None:
+        w, w_t = class_weights, class_weights[targets]  # (V,), (N,)
+        dx *= ((1.0 - s) * w_t + s * w.mean())[:, None]  # Q
     if s:
-        dx -= s / dx.shape[-1] * (1.0 if w is None else w)
+        dx -= s / dx.shape[-1] * w
     dx[np.arange(len(targets), like=targets), targets] -= (1.0 - s) * w_t  # one index for each row
     dx *= (counted * dloss / num_counted).astype(dx.dtype)
     return dx

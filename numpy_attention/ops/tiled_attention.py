@@ -82,7 +82,8 @@ def tiled_attention(
     Formula: y = softmax(scale q k^T + bias) v, with the scores of hidden pairs set to -inf. causal=True hides the
     same pairs as `causal_mask(T_q, T_k)`; a window hides the same pairs as
     `sliding_window_mask(T_q, window, T_k, ahead)`, where causal=True means ahead = 0. bias = -slopes * distance as in
-    `alibi_bias`. These masks and this bias are never built as arrays. softcap and sink are as in Chapter 6.
+    `alibi_bias`. These masks and this bias are never built as arrays. softcap and sink are as in Chapter 6. Hidden keys
+    and values must be finite too, because 0 times NaN is NaN.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
     mask (bool) broadcastable to (..., H_q, T_q, T_k); sink (H_q,); slopes (H_q,), a constant without a gradient

@@ -36,7 +36,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_array, require_number, require_sizes, value_error
+from numpy_attention.errors import require_array, require_number, require_sizes, shape_error, value_error
 from numpy_attention.layers.kv_cache import KeyValueCache
 from numpy_attention.layers.layer import Layer, Parameters, glorot, normal
 from numpy_attention.ops.attention import (
@@ -71,7 +71,7 @@ class LatentAttention(Layer):
     `rank` is r, the width of the latent; with `q_rank` the queries have a latent too. The first r columns of w_dkv give
     the latent, the others k_rope. In w_uq each head has d_nope columns, then d_rope columns, rotated as "interleaved".
 
-    Shapes: x (..., T, d_model) -> y as x; mask broadcasts to (..., H, T_q, T_k), True = a query may look at a key.
+    Shapes: x (B, T, d_model) -> y as x; mask broadcasts to (B, H, T_q, T_k), True = a query may look at a key.
 
     Raises: TypeError or ValueError for invalid sizes, an odd d_rope, or an invalid rotary_base.
 
@@ -109,6 +109,9 @@ class LatentAttention(Layer):
 
         The KV cache stores [c, k_rope] as the keys of one head. Positions count from the length of `past`, or from 0.
         """
+        require_array("LatentAttention", "x", x)
+        if x.ndim != 3:
+            raise shape_error("LatentAttention", "x", "(B, T, d_model)", x.shape, "for one sequence, pass x[None]")
         n, r = self.d_nope, self.rank
         c_q, down_q = x, None
         if self.w_dq is not None and self.gamma_q is not None:

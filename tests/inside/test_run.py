@@ -64,9 +64,7 @@ KINDS: dict[str, Callable[[Any], ModelAndInputs]] = {
         na.Seq2Seq, na.Seq2SeqConfig, 4, 5, **vocabularies, pre_norm=True, attention="tiled"),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
-# OpenBLAS sometimes flags a product of finite float32 numbers (numpy issue 24067), because of lanes outside our arrays
-flagged = pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
-every_dtype = pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=flagged), np.float64])
+every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 GPTS = [kind for kind in KINDS if "coder" not in kind and "classifier" not in kind]
 
 

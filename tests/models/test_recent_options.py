@@ -42,6 +42,23 @@ MODELS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+def test_each_block_gets_the_angles_of_its_kind() -> None:
+    """Of four blocks, the second and the fourth are global; the third has no positions."""
+    linear = {"type": "linear", "factor": 8.0}
+    changes = {"rotary_base": 1e3, "rotary_scaling": linear, "local_rotary_base": 100.0, "rotary_width": 4}
+    local = na.GPT(dataclasses.replace(CONFIG, **LOCAL, **changes, nope_every=3), None)
+
+    def angles(block: Any) -> tuple[Any, ...]:
+        layer = block.attention
+        return layer.rotary_base, layer.rotary_scaling, layer.rotary_width
+
+    of_local, of_global = (100.0, None, 4), (1e3, linear, 4)
+    assert [angles(block) for block in local.blocks] == [of_local, of_global, (None, None, None), of_global]
+    plain = na.GPT(dataclasses.replace(CONFIG, **LOCAL, **(changes | {"local_rotary_base": None})), None)
+    assert [angles(block) for block in plain.blocks] == [of_global] * 4
+    assert [plain.config.window_of(i) for i in range(4)] == [3, None, 3, None]
+
+
 def gpt(rng: np.random.Generator, **changes: Any) -> na.GPT:
     return randomized(na.GPT(dataclasses.replace(CONFIG, **changes), rng, np.float64), rng)
 

@@ -78,6 +78,30 @@ def test_hidden_key_gets_zero_weight_and_zero_gradient_whatever_its_values(rng: 
     np.testing.assert_array_equal(attend(q, k, v, dy, mask=mask)[0], y)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("attention", [
+    (na.scaled_dot_product_attention, na.scaled_dot_product_attention_backward),
+    (na.tiled_attention, na.tiled_attention_backward),
+], ids=["dense", "tiled"])  # fmt: skip
+def test_nan_in_a_hidden_key_reaches_only_dq_and_in_a_hidden_value_the_output(attention: Any, rng: Any) -> None:
+    """As the docstring says: padding must be filled with finite numbers."""
+    op, backward = attention
+    q, k, v, dy = (rng.standard_normal(shape) for shape in ((3, 4), (5, 4), (5, 2), (3, 2)))
+    mask = np.arange(5) < 4
+    y, cache = op(q, k, v, mask=mask)
+    expected = backward(dy, cache)
+    odd_k, odd_v = k.copy(), v.copy()
+    odd_k[4] = odd_v[4] = np.nan
+    found, cache = op(q, odd_k, v, mask=mask)
+    np.testing.assert_allclose(found, y, rtol=1e-14)
+    dq, dk, dv, *_ = backward(dy, cache)
+    assert np.isnan(dq).all()
+    np.testing.assert_allclose(dk[:4], expected[1][:4], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(dv, expected[2], rtol=1e-12, atol=1e-15)
+    assert np.isnan(op(q, k, odd_v, mask=mask)[0]).all()
+
+
+
 def test_dk_uses_transposed_dscores(rng: np.random.Generator) -> None:
     """Scores are square here, so a missing transpose gives no shape error."""
     q, k, v, dy = rng.standard_normal((4, 5, 3))

@@ -8,6 +8,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.catalogue.pages.flex_attention import CAP, CAUSAL, SQUARE
+from numpy_attention.ops.sums import sum_to_shape
 
 
 def drawn(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -50,6 +51,29 @@ def test_query_whose_keys_are_all_hidden_gets_zeros_and_passes_no_gradient(rng: 
     dy[..., :2, :] = 7.0
     for found, right in zip(na.flex_attention_backward(dy, cache), (dq, dk, dv), strict=True):
         np.testing.assert_array_equal(found, right)
+
+
+def test_parameters_of_the_modifiers_get_their_gradients(rng: np.random.Generator) -> None:
+    """A learned bias, as in Chapter 6, and a learned scalar that multiplies the weights, by central differences."""
+    q, k, v = drawn(rng)
+    bias, s = rng.standard_normal((4, 1, 7)), np.array(1.7)
+
+    def run(bias: np.ndarray, s: np.ndarray) -> tuple[Any, Any]:
+        biased = (lambda x: (x + bias, None), lambda dy, _: (dy, sum_to_shape(dy, bias.shape)))
+        scaled = (lambda w: (w * s, w), lambda dy, w: (dy * s, np.sum(dy * w)))
+        return na.flex_attention(q, k, v, score_mod=biased, prob_mod=scaled)
+
+    y, cache = run(bias, s)
+    dy = rng.standard_normal(y.shape)
+    dq, dk, dv, dbias, ds = na.flex_attention_backward(dy, cache)
+    expected, of_chapter_6 = na.scaled_dot_product_attention(q, k, v, bias=bias)
+    np.testing.assert_allclose(y, s * expected, rtol=1e-12)
+    usual = na.scaled_dot_product_attention_backward(s * dy, of_chapter_6)
+    for found, right in zip((dq, dk, dv, dbias), usual, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-11, atol=1e-13)
+    step = 1e-5
+    slope = (np.sum(dy * run(bias, s + step)[0]) - np.sum(dy * run(bias, s - step)[0])) / (2 * step)
+    assert ds == pytest.approx(slope, rel=1e-8)
 
 
 def test_weights_after_prob_mod_need_not_sum_to_one(rng: np.random.Generator) -> None:

@@ -98,9 +98,6 @@ def test_cache_holds_no_array_as_large_as_the_scores(rng: np.random.Generator) -
     assert max(field.size for field in cache if isinstance(field, np.ndarray)) < 64 * 64 / 8
 
 
-# OpenBLAS sometimes flags a product of finite numbers (numpy issue 24067), because of lanes outside our arrays. A NaN
-# inside our arrays would still differ from Chapter 6.
-@pytest.mark.filterwarnings("ignore:invalid value encountered in matmul")
 def test_scores_of_a_thousand_do_not_overflow_or_vanish(rng: np.random.Generator) -> None:
     q, k, v, dy = draw(rng, 5, 8, dtype=np.float32)
     with np.errstate(over="raise", invalid="warn"):

@@ -9,6 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import to_host
+from numpy_attention.layers.kv_cache import KeyValueCache
 from tests.backend.strict_array import StrictBackend
 from tests.layers.gradients import assert_gradients, randomized
 
@@ -153,3 +154,10 @@ def test_initial_weights_have_the_scale_of_glorot(rng: np.random.Generator) -> N
     found = {"w_dq": (64, 48), "w_uq": (48, 24), "w_dkv": (64, 40), "w_uk": (32, 16), "w_uv": (32, 16)}
     for name, widths in (found | {"w_o": (128, 64)}).items():
         assert layer.parameters()[name].std() == pytest.approx(np.sqrt(2 / sum(widths)), rel=0.05), name
+
+
+@pytest.mark.parametrize("past", [None, KeyValueCache(9)], ids=["without", "with a KV cache"])
+def test_refuses_an_input_without_a_batch(past: KeyValueCache | None) -> None:
+    layer = na.LatentAttention(6, 2, np.random.default_rng(0), 4, 3, 2)
+    with pytest.raises(ValueError, match=r"x must be \(B, T, d_model\), got \(5, 6\); for one sequence, pass x"):
+        layer.forward(np.zeros((5, 6), np.float32), past=past)

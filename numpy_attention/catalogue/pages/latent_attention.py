@@ -26,7 +26,7 @@ def _entry(variant: str, spec: str, wrong: str = "", d_rope: int = 2, **options:
 ENTRIES = (
     _entry("", "x: B T d_model, mask: bool B 3 T T", wrong="x-1 x:int64 mask+3", d_v=4),
     _entry("low-rank queries", "x: B T d_model, mask: bool T T, positions: int<60> B T", "positions+1", 4, q_rank=4),
-    _entry("one sequence", "x: T d_model, positions: int<60> T", d_rope=4, d_v=1, q_rank=1, rotary_base=10.0),
+    _entry("one column of values", "x: B T d_model, positions: int<60> T", d_rope=4, d_v=1, q_rank=1, rotary_base=10.0),
 )
 
 
