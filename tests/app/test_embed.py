@@ -75,3 +75,12 @@ def test_refuses_a_text_that_is_too_long(tmp_path: Path, capsys: Captured, monke
     (tmp_path / "long.txt").write_text("one line\nanother line\n")
     said = refused(capsys, "embed", "minilm", tmp_path / "long.txt", "--query", "a line")
     assert "long.txt is 22 bytes long; at most 10 are read: split it into smaller files" in said
+
+
+@pytest.mark.filterwarnings("default:.* left out")
+def test_a_warning_about_heads_that_are_left_out_is_one_line(file: Path, tmp_path: Path, capsys: Captured) -> None:
+    tensors = tiny.tensors_of("bert", tiny.BERT) | {"cls.predictions.bias": np.ones(3, np.float32)}
+    path = tiny.write_folder(tmp_path / "masked", tiny.BERT, tensors)
+    assert main(["embed", str(path), str(file), "--query", "the rain"]) == 0
+    said = f"numpy-attention: {path}: left out, because a TextEncoder has no such head: cls.predictions.bias\n"
+    assert capsys.readouterr().err == said
