@@ -5,7 +5,7 @@ import pytest
 
 from numpy_attention.training.clipping import clip_by_global_norm, global_norm
 from numpy_attention.training.loop import take_step
-from numpy_attention.training.optimizers import SGD
+from numpy_attention.training.optimizers import SGD, Adam
 
 
 def test_clipping_scales_all_gradients_by_one_factor():
@@ -54,6 +54,16 @@ def test_a_step_with_huge_gradients_is_taken():
     _, norm = take_step(SGD(parameters), np.float32(1.0), grads, learning_rate=0.5, clip=1.0)
     assert norm == pytest.approx(1e21, rel=1e-6)
     np.testing.assert_allclose(parameters["w"], -0.05, rtol=1e-6)
+
+
+def test_without_clipping_a_gradient_whose_square_overflows_is_not_used():
+    """Adam's mean square would be infinite, and stay so: these elements would never move again."""
+    parameters, grads = {"w": np.zeros(100, np.float32)}, {"w": np.full(100, 1e20, np.float32)}
+    optimizer = Adam(parameters)
+    assert take_step(optimizer, np.float32(1.0), grads, learning_rate=0.5, clip=0.0) == (1.0, np.inf)
+    assert optimizer.steps == 0
+    take_step(optimizer, np.float32(1.0), {"w": np.full(100, 1e17, np.float32)}, learning_rate=0.5, clip=0.0)
+    np.testing.assert_allclose(parameters["w"], -0.5, rtol=1e-6)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])
