@@ -83,7 +83,8 @@ class Tokenizer(Vocabulary):
 
     def encode_prompt(self, text: str) -> np.ndarray:
         """The ids of a text that a GPT continues, (N,): only the special tokens that come first."""
-        special = self.tokenizer.encode("a").special_tokens_mask
+        with refused("the tokenizer cannot encode the text"):
+            special = self.tokenizer.encode("a").special_tokens_mask
         first = self.encode_with_special("")[: special.index(0) if 0 in special else 0]
         return np.concatenate([first, self.encode(text)])
 
@@ -190,6 +191,7 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
 
     config = values("tokenizer_config.json")
     special, template = values("special_tokens_map.json") | config, config.get("chat_template")
+    others = [values(name).get("eos_token_id") for name in ("config.json", "generation_config.json")]
     with reading(file), refused(f"{file} cannot be read"):
         made = tokenizers.Tokenizer.from_buffer(file.read_bytes())
         if isinstance(made.normalizer, tokenizers.normalizers.BertNormalizer):
@@ -198,8 +200,8 @@ def tokenizer_of_folder(folder: Path) -> Tokenizer:
                     setattr(made.normalizer, ours, config[theirs])
         ids = made.get_vocab()
         bos, ends = ids.get(_token(special.get("bos_token"))), [ids.get(_token(special.get("eos_token")))]
-        for found in (values(name).get("eos_token_id") for name in ("config.json", "generation_config.json")):
-            ends += found if isinstance(found, list) else [found]
+        for end in others:
+            ends += end if isinstance(end, list) else [end]
         stop = [i for i in ends if type(i) is int and i in ids.values()]
     if isinstance(template, list):  # several, each with a name
         named = {one.get("name"): one.get("template") for one in template if isinstance(one, dict)}

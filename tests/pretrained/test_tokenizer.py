@@ -276,6 +276,13 @@ def test_each_end_token_of_all_files_ends_an_answer(tmp_path):
     assert tokenizer_of_folder(path).stop == {0, 1, 2}
 
 
+def test_error_names_the_damaged_file_beside_the_tokenizer(tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    (path / "generation_config.json").write_text("{")
+    with pytest.raises(InputError, match=rf"^{path / 'generation_config.json'} is not readable JSON"):
+        tokenizer_of_folder(path)
+
+
 @pytest.mark.parametrize("raw", ["", "{", "{}", '{"model": 5}', '{"model": {"type": "BPE", "vocab": {}, "merges": 5}}'])
 def test_refuses_a_damaged_tokenizer(raw, tmp_path):
     path = tiny.write(tmp_path, "gpt2")
