@@ -95,11 +95,11 @@ def take_step(
     If the loss or the norm is not finite, the parameters do not change: a NaN in one of them would spread to every
     later loss. Without clipping, a norm whose square overflows counts as infinite: Adam's v would stay infinite.
     """
-    norm: Any = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
+    norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
     # the only place in a step that waits for a GPU
     loss, norm = to_host(np.stack([loss.astype(np.float64), norm.astype(np.float64)])).tolist()
     if clip == 0 and norm > math.sqrt(np.finfo(next(iter(grads.values())).dtype).max):
-        norm = math.inf
+        return loss, math.inf
     if math.isfinite(loss) and math.isfinite(norm):
         optimizer.step(grads, learning_rate)
     return loss, norm
