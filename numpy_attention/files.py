@@ -81,7 +81,7 @@ class StoredArray(NamedTuple):
     """An array in a file: its header is read, its numbers are not read yet."""
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: Any  # of NumPy, or the name of another number format
     read: Callable[[], np.ndarray]  # raises InputError for a damaged file
 
     @property

@@ -96,14 +96,15 @@ def sampling(a: argparse.Namespace) -> dict[str, Any]:
 
 def words(vocabulary: Vocabulary, ids: Iterable[int]) -> Iterator[str]:
     """The text of the ids, piece by piece. A character that needs several ids is held back until it is complete."""
-    before: list[int] = []  # the ids of the previous piece: what a token means may depend on the token before it
+    before: list[int] = []  # the ids of the previous piece, since the text of a token can depend on the token before it
     new: list[int] = []
     text = printed = ""
     for i in ids:
         new.append(i)
-        text, printed = (vocabulary.decode(np.array(some, np.int64)) for some in (before + new, before))
+        text = vocabulary.decode(np.array(before + new))
         if len(text) > len(printed) and not text.endswith("\ufffd"):  # the decoder's output for an incomplete character
             yield text[len(printed) :]
-            before, new, printed = new, [], text
+            before, new = new, []
+            text = printed = vocabulary.decode(np.array(before))
     if len(text) > len(printed):
         yield text[len(printed) :]

@@ -61,8 +61,7 @@ def generate(
     past = [KeyValueCache(min(ids.shape[1], model.config.context_length)) for _ in model.blocks] if use_cache else None
     while T < ids.shape[1]:
         logits = last_logits(model, ids, start, T, past)  # (B, V)
-        if repetition_penalty != 1:
-            logits = penalized(logits, [row[a:T] for row, a in zip(ids, start)], repetition_penalty)
+        logits = penalized(logits, [row[a:T] for row, a in zip(ids, start)], repetition_penalty)
         ids[:, T] = sample(logits, rng, temperature, top_k, top_p, min_p)
         T += 1
         stopped = running & np.isin(ids[:, T - 1], stop)
@@ -104,8 +103,7 @@ def stream(
     stored_length("generate", past, len(model.blocks))
     while T < ids.shape[1]:
         logits = last_logits(model, ids, np.zeros(1, np.int64), T, past)  # (1, V)
-        if repetition_penalty != 1:
-            logits = penalized(logits, [ids[0, :T]], repetition_penalty)
+        logits = penalized(logits, [ids[0, :T]], repetition_penalty)
         ids[:, T] = sample(logits, rng, temperature, top_k, top_p, min_p)
         yield int(ids[0, T])
         if ids[0, T] in stop_ids:

@@ -61,3 +61,10 @@ def mean_weights(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
     weights += visible
     weights /= np.maximum(visible.sum(axis=1, keepdims=True), 1).astype(x.dtype)
     return weights
+
+
+def first_weights(x: np.ndarray, visible: np.ndarray | None) -> np.ndarray:
+    """The weights (B, T) that take the first token: 1 for it, 0 for all others; all 0 if it is padding."""
+    weights = np.zeros_like(x[..., 0])  # (B, T)
+    weights[:, 0] = 1.0 if visible is None else visible[:, 0]
+    return weights

@@ -75,6 +75,8 @@ def penalized(logits: np.ndarray, texts: Sequence[np.ndarray], penalty: float) -
     >>> penalized(np.array([[4.0, -4.0, 1.0]]), [np.array([0, 1, 1])], penalty=2.0)
     array([[ 2., -8.,  1.]])
     """
+    if penalty == 1:
+        return logits
     y = logits.copy()
     for row, ids in zip(y, texts, strict=True):
         seen = np.unique(ids)

@@ -28,7 +28,7 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
-from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
+from numpy_attention.models.padding import check_batch, first_weights, mean_weights, visible_tokens
 from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
 from numpy_attention.ops.linear import LinearCache
 from numpy_attention.ops.losses import cross_entropy
@@ -136,8 +136,7 @@ class SequenceClassifier(Model):
             pool_weights = mean_weights(x, visible)  # (B, T)
             x = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         elif self.config.pooling == "class_token":
-            pool_weights = np.zeros_like(x[..., 0])
-            pool_weights[:, 0] = 1.0
+            pool_weights = first_weights(x, visible)  # (B, 1 + T)
             x = x[:, 0]  # (B, d_model)
         logits, head = self.head.forward(x)
         return logits, SequenceClassifierCache(token, stack, pool_weights, head)

@@ -30,13 +30,15 @@ from numpy_attention.layers.normalization import norm_layer
 from numpy_attention.layers.position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.models.config import ModelConfig
 from numpy_attention.models.model import LossCache, Model
-from numpy_attention.models.padding import check_batch, mean_weights, visible_tokens
+from numpy_attention.models.padding import check_batch, first_weights, mean_weights, visible_tokens
 from numpy_attention.models.stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
 from numpy_attention.ops.embedding import EmbeddingCache
 from numpy_attention.ops.losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.normalization import NormCache
 from numpy_attention.ops.sums import dot_in_rows
 from numpy_attention.ops.tiles import Band
+
+POOLINGS = {"mean": mean_weights, "first_token": first_weights}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class TextEncoderConfig(ModelConfig):
     attention: str = "auto"  # or "dense" (all weights at once), "tiled" (for long texts); auto: the faster one
 
     def __post_init__(self) -> None:
-        self.check(positions=KINDS, pooling=("mean", "first_token"))
+        self.check(positions=KINDS, pooling=POOLINGS)
         self.require("temperature", at_least=1e-6)  # a smaller temperature overflows
         self.require("norm_eps", above=0, below=1)
 
@@ -132,11 +134,7 @@ class TextEncoder(Model):
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
         inputs = BlockInputs(mask=mask, band=band)
         x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
-        if self.config.pooling == "mean":
-            pool_weights = mean_weights(x, visible)  # (B, T)
-        else:
-            pool_weights = np.zeros_like(x[..., 0])  # (B, T)
-            pool_weights[:, 0] = 1.0 if visible is None else visible[:, 0]
+        pool_weights = POOLINGS[self.config.pooling](x, visible)  # (B, T)
         u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(u, u))  # (B, 1)
         n += n == 0.0  # a text without real tokens keeps y = 0

@@ -27,7 +27,7 @@ the weights before dropout.
 
 The backward does not need the mask, because the weights are 0 wherever the mask is False. But 0 times NaN is NaN. So
 hidden keys and values must be finite numbers: a NaN in a hidden key reaches dq, and a NaN in a hidden value reaches y.
-Fill padding with zeros. The op does not do it, since this would copy k and v in every call.
+Fill padding with zeros. The op does not do this, because it would copy k and v in every call.
 
 If the forward broadcasts
 the bias along an axis (repeats it there), dbias is summed over this axis, just as db in Chapter 1 is summed over the

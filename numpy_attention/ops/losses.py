@@ -191,12 +191,13 @@ def negative_log_likelihood_rows(
     m = x.max(axis=-1, keepdims=True)  # (N, 1)
     shifted = np.subtract(x, m, out=out)  # (N, V)
     picked = np.take_along_axis(shifted, targets, axis=-1)  # (N, 1)
-    Q, every = 1.0, shifted  # without class weights
+    Q = 1.0  # without class weights
     if class_weights is not None:
         w_t = class_weights[targets]  # (N, 1)
-        picked, every = _weighted(picked, w_t), class_weights * shifted
+        picked = _weighted(picked, w_t)
         Q = (1.0 - label_smoothing) * w_t + label_smoothing * class_weights.mean()  # (N, 1)
     if label_smoothing:
+        every = shifted if class_weights is None else class_weights * shifted  # (N, V)
         picked = (1.0 - label_smoothing) * picked + label_smoothing * every.mean(axis=-1, keepdims=True)
     e = np.exp(shifted, out=shifted)
     total = sum_in_rows(e)  # (N, 1)

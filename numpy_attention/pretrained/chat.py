@@ -10,11 +10,11 @@ three formats. It recognizes them by the tokens in the chat template of the file
     Gemma      <start_of_turn>user\nHello<end_of_turn>\n
                <start_of_turn>model\n
 
-Gemma has no turn for the system message: it stands before the first question, in the same turn.
+Gemma has no turn for the system message: the message comes before the first question, in the same turn.
 
 The template is a small program (in the language Jinja), and its author is unknown. So it is never run: this chapter
-only searches it for these tokens and for the system message at its beginning. What else a template may write is left
-out: a date, a list of tools, or the beginning of a thought. Give such a text as the system message.
+only searches it for these tokens and for the system message at its beginning. It leaves out everything else that a
+template may write: a date, a list of tools, or the beginning of a thought. Give this text as the system message.
 """
 
 import re

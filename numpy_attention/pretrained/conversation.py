@@ -4,7 +4,7 @@
     KV cache   keys and values of these tokens . . . . .  | the model runs these tokens now
 
 The conversation is kept as ids. It is never turned into text and encoded again, so the ids always fit the KV cache
-(`KeyValueCache`), and a turn costs only its own tokens. An answer stays as the model wrote it, with its thoughts.
+(`KeyValueCache`), and a turn costs only its own tokens. Each answer stays as the model wrote it.
 
 The user can interrupt an answer at any moment, even in the middle of a forward, when some blocks have stored a token
 and others have not. So the conversation counts the tokens that all blocks have stored. When the next turn begins, the

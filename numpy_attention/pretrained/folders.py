@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import reading
-from numpy_attention.pretrained.gguf_files import Arrays, Stored, package, refused
+from numpy_attention.files import StoredArray, reading
+from numpy_attention.pretrained.gguf_files import Arrays, package, refused
 
 CONVERT = (
     "convert it: python -c \"import torch, safetensors.torch as s; s.save_file({n: w.clone() for n, w in "
@@ -59,19 +59,27 @@ def read_folder(folder: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             raise InputError(f"{pickles[0]} is a pickle, which can run code, and is not read; {CONVERT}")
         if any(folder.glob("model-*.safetensors")):
             raise InputError(f"{folder} has parts of a model, but lacks their table, {index.name}")
-    safetensors = package("safetensors", "safetensors files")
     arrays: Arrays = {}
-    for path in (folder / name for name in sorted(names)):
-        with reading(path), refused(f"{path} is damaged or not a safetensors file"):
-            file = safetensors.safe_open(path, framework="numpy")
-            arrays |= {name: _stored(path, file, name) for name in list(file.keys())}
+    for name in sorted(names):
+        arrays |= read_safetensors(folder / name)[1]
     return settings, arrays
 
 
-def read_pooling(folder: Path) -> str:
-    """How a text encoder makes one vector of many: as sentence-transformers stores it, or else "mean".
+def read_safetensors(path: str | PathLike[str]) -> tuple[dict[str, str], Arrays]:
+    """The texts in the header of a safetensors file, and its tensors by name.
 
-    Raises: InputError for another way, and for more layers on the vector.
+    Raises: InputError without the package safetensors, and for a missing or damaged file.
+    """
+    safetensors = package("safetensors", "safetensors files")
+    with reading(path), refused(f"{path} is damaged or not a safetensors file"):
+        file = safetensors.safe_open(path, framework="numpy")
+        return file.metadata() or {}, {name: _stored(path, file, name) for name in list(file.keys())}
+
+
+def read_pooling(folder: Path) -> str:
+    """The pooling of a text encoder in the file of sentence-transformers; "mean" without this file.
+
+    Raises: InputError for another pooling, and for a layer after the pooling.
     """
     path, dense = folder / "1_Pooling" / "config.json", folder / "2_Dense"
     if dense.exists():
@@ -96,14 +104,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _stored(path: Path, file: Any, name: str) -> Stored:
+def _stored(path: str | PathLike[str], file: Any, name: str) -> StoredArray:
     about = file.get_slice(name)
     shape, kind = tuple(about.get_shape()), about.get_dtype()
     np.broadcast_to(0, shape)  # raises ValueError for a shape that no array can have
-    return Stored(shape, kind, partial(_read, path, file, name, kind))
+    return StoredArray(shape, kind, partial(_read, path, file, name, kind))
 
 
-def _read(path: Path, file: Any, name: str, kind: str) -> np.ndarray:
+def _read(path: str | PathLike[str], file: Any, name: str, kind: str) -> np.ndarray:
     if kind in ("F64", "F32", "F16"):
         return np.asarray(file.get_tensor(name))
     if kind != "BF16":

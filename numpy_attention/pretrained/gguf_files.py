@@ -22,26 +22,17 @@ not copied into memory, and nothing in it is run as code.
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import reading
+from numpy_attention.files import StoredArray, reading
 
-
-class Stored(NamedTuple):
-    """A tensor in a file: its shape and number format according to the header, and a function that reads it."""
-
-    shape: tuple[int, ...]
-    kind: str  # number format
-    read: Callable[[], np.ndarray]  # raises InputError for a number format that cannot be read here
-
-
-Arrays = dict[str, Stored]
+Arrays = dict[str, StoredArray]  # to read one raises InputError for a number format that cannot be read here
 
 
 def read_gguf(path: str | PathLike[str]) -> tuple[dict[str, Any], Arrays]:
@@ -77,10 +68,10 @@ class _Checked:
         return np.asarray(self.data)[int(at) : end].view(dtype)
 
 
-def _stored(gguf: Any, tensor: Any) -> Stored:
+def _stored(gguf: Any, tensor: Any) -> StoredArray:
     shape = tuple(reversed(tensor.shape.tolist()))  # in the file, the last axis comes first
     kind = tensor.tensor_type
-    return Stored(shape, kind.name, partial(_read, gguf, tensor.name, tensor.data, kind))
+    return StoredArray(shape, kind.name, partial(_read, gguf, tensor.name, tensor.data, kind))
 
 
 def _read(gguf: Any, name: str, data: np.ndarray, kind: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ Nothing else happens: the model is the GPT of Chapter 23. If a file needs someth
 tensors are extra, missing or of a wrong shape, one error names them.
 """
 
-import math
+import dataclasses
 import warnings
 from os import PathLike
 from pathlib import Path
@@ -25,7 +25,7 @@ from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configu
 from numpy_attention.pretrained.tokenizer import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
 
 WITH_IMAGES = (  # a Gemma 3 with images
-    "save its text part with transformers, and put the tokenizer's files beside it: "
+    "save its text part with transformers, then copy the files of the tokenizer into the new folder: "
     "AutoModelForImageTextToText.from_pretrained(FOLDER).model.language_model.save_pretrained(NEW_FOLDER)"
 )
 
@@ -60,9 +60,9 @@ def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretr
     kind = known[name]
     try:
         tokenizer = tokenizer_of_gguf(values) if gguf else tokenizer_of_folder(path)
-        if kind.model is TextEncoder:
-            values["pooling"] = read_pooling(path)
         config = configuration(kind, Settings(values, f"{name}." if gguf else ""), arrays)
+        if kind.model is TextEncoder:
+            config = dataclasses.replace(config, pooling=read_pooling(path))
         _check_sizes(config, arrays, tokenizer)
         model = kind.model(config, None, dtype)
         interleaved = gguf and name in ("llama", "smollm3")
@@ -79,7 +79,7 @@ def _check_sizes(config: Any, arrays: Arrays, tokenizer: Tokenizer) -> None:
     largest = max(*tokenizer.tokenizer.get_vocab().values(), *tokenizer.encode_with_special(""), 0)
     if largest >= config.vocab_size:
         raise InputError(f"its tokenizer has ids up to {largest}, but its settings allow {config.vocab_size} tokens")
-    held = sum(math.prod(stored.shape) for stored in arrays.values())
+    held = sum(stored.size for stored in arrays.values())
     if config.vocab_size * config.d_model > held or config.num_layers > len(arrays):
         raise InputError(
             f"its settings describe {config.num_layers:,} layers and a table of {config.vocab_size:,} tokens of "

@@ -30,10 +30,11 @@ def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, 
     path = FOLDER if name is None else located(name)
     model: Any
     vocabulary: Vocabulary
-    run = (path / checkpoint.NAME).exists() or not (path / "config.json").exists()
+    trained = (path / checkpoint.NAME).exists()
+    run = trained or not (path / "config.json").exists()
     if path.suffix == ".safetensors":
         raise InputError(f"{path} holds numbers without settings; give its folder")
-    if run and not (path / checkpoint.NAME).exists() and any(path.glob("*.gguf")):
+    if run and not trained and any(path.glob("*.gguf")):
         raise InputError(f"{path} is a folder with a GGUF file; give the file")
     if path.suffix != ".npz" and (path.is_file() or not run):
         model, vocabulary = load_pretrained(path)

@@ -19,7 +19,6 @@ in its header. They can be loaded only into the model that they were learned on;
 import dataclasses
 import hashlib
 import json
-from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -27,14 +26,15 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
-from numpy_attention.files import StoredArray, atomic_write, config_from, read_into, reading
+from numpy_attention.files import atomic_write, config_from, read_into
 from numpy_attention.layers.layer import Parameters
 from numpy_attention.models.gpt import GPT
 from numpy_attention.models.model import Model, require_finite_parameters
 from numpy_attention.models.seq2seq import Seq2Seq
 from numpy_attention.models.sequence_classifier import SequenceClassifier
 from numpy_attention.models.text_encoder import TextEncoder
-from numpy_attention.pretrained.gguf_files import package, refused
+from numpy_attention.pretrained.folders import read_safetensors
+from numpy_attention.pretrained.gguf_files import Arrays, package, refused
 from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
@@ -75,12 +75,10 @@ def import_safetensors(path: str | PathLike[str], into: Model | None = None) -> 
     shapes or dtypes do not fit the model. Without `into` also for a file without class and sizes, and for a file that
     holds only low-rank changes.
     """
-    safetensors = package("safetensors", "safetensors files")
-    damaged = f"{path} is damaged or not a safetensors file for NumPy"
-    with reading(path), refused(damaged):
-        file = safetensors.safe_open(path, framework="numpy")
-        about = dict(json.loads((file.metadata() or {}).get(KEY, "{}")))
-        arrays = {name: _stored(file, name) for name in file.keys()}  # noqa: SIM118
+    texts, arrays = read_safetensors(path)
+    arrays = {name: array._replace(dtype=DTYPES.get(array.dtype, array.dtype)) for name, array in arrays.items()}
+    with refused(f"{path} is damaged"):
+        about = dict(json.loads(texts.get(KEY, "{}")))
     try:
         if into is None:
             into = _built(about, arrays)
@@ -121,13 +119,7 @@ def _add_changes(about: dict[str, Any], model: Model) -> None:
     add_low_rank(model, about["low_rank"]["rank"], about["low_rank"]["alpha"])
 
 
-def _stored(file: Any, name: str) -> StoredArray:
-    about = file.get_slice(name)
-    kind = about.get_dtype()
-    return StoredArray(tuple(about.get_shape()), DTYPES.get(kind, kind), partial(file.get_tensor, name))
-
-
-def _built(about: dict[str, Any], arrays: dict[str, StoredArray]) -> Model:
+def _built(about: dict[str, Any], arrays: Arrays) -> Model:
     if not about:
         raise InputError("it has no description of its model; make a model, and give it as `into`")
     if "low_rank" in about:

@@ -82,12 +82,8 @@ GPT2_ONLY: Table = {
 }
 BERT_ONLY: Table = {
     "position_embedding_type": ("absolute",), "is_decoder": (False,), "hidden_act": ("gelu", *ACTIVATIONS),
-    "pooling": ("mean", "first_token"),
 }
-CHOSEN = {
-    "tie_word_embeddings": "tie_weights", "activation_function": "activation", "hidden_act": "activation",
-    "pooling": "pooling",
-}
+CHOSEN = {"tie_word_embeddings": "tie_weights", "activation_function": "activation", "hidden_act": "activation"}
 
 
 class Kind(NamedTuple):

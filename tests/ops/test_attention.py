@@ -101,7 +101,6 @@ def test_nan_in_a_hidden_key_reaches_only_dq_and_in_a_hidden_value_the_output(at
     assert np.isnan(op(q, k, odd_v, mask=mask)[0]).all()
 
 
-
 def test_dk_uses_transposed_dscores(rng: np.random.Generator) -> None:
     """Scores are square here, so a missing transpose gives no shape error."""
     q, k, v, dy = rng.standard_normal((4, 5, 3))

@@ -69,7 +69,7 @@ def test_llama_3_turns_equal_the_template(message):
 
 @pytest.mark.parametrize("system", ["", "Answer in 12 words."])
 def test_gemma_turns_equal_the_template(system):
-    """The answers are those of a model, and the system message stands before the first question."""
+    """The role of answers is `model`, and the system message comes before the first question."""
     tokenizer = byte_pairs(GEMMA, ["<start_of_turn>", "<end_of_turn>"])
     chat = Chat(tokenizer, system)
     turns = [chat.turn("user", "  the user\n", first=True), chat.turn("assistant", "ok"), chat.turn("user", "or")]

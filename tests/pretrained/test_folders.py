@@ -34,7 +34,7 @@ def test_read_folder_gives_settings_and_numbers(kind, shards, tmp_path):
     assert settings == tiny.QWEN2
     assert found.keys() == tensors.keys()
     for name, array in arrays_of(found).items():
-        assert (found[name].kind, found[name].shape) == (kind, tensors[name].shape)
+        assert (found[name].dtype, found[name].shape) == (kind, tensors[name].shape)
         bound = {"F32": 0.0, "F16": 2.0**-11, "BF16": 2.0**-8}[kind]  # of rounding
         np.testing.assert_allclose(array, tensors[name], rtol=bound, atol=1e-7 if bound else 0.0)
 

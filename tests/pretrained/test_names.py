@@ -5,7 +5,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.gguf_files import Stored
+from numpy_attention.files import StoredArray
 from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, their_name
 from tests.pretrained import tiny
 
@@ -37,8 +37,8 @@ def test_interleaved_pairs_become_halves(rng):
 def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
     model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
     tensors = tiny.tensors_of("bert", tiny.BERT)
-    arrays = {f"{first}{name}": Stored(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
-    arrays[f"{first}embeddings.position_ids"] = Stored((1, 15), "I64", lambda: np.arange(15)[None])
+    arrays = {f"{first}{name}": StoredArray(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
+    arrays[f"{first}embeddings.position_ids"] = StoredArray((1, 15), "I64", lambda: np.arange(15)[None])
     other = na.TextEncoder(model.config, None)
     fill(other, arrays, BERT)
     for name, p in other.parameters().items():
@@ -52,7 +52,7 @@ def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
 
     for config, table, gguf in ((ROTARY, LLAMA, True), (na.GPTConfig(11, 5, 12, 3, 1), GPT2, False)):
         model = na.GPT(config, None)
-        arrays = {their_name(name, table, gguf): Stored(shape, "F32", never) for name in model.parameters()}
+        arrays = {their_name(name, table, gguf): StoredArray(shape, "F32", never) for name in model.parameters()}
         with pytest.raises(InputError) as caught:
             fill(model, arrays, table, gguf)
         assert str(caught.value).startswith(f"{next(iter(arrays))} is {shape}, which gives ")

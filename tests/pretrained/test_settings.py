@@ -7,7 +7,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError, short_repr
-from numpy_attention.pretrained.gguf_files import Stored
+from numpy_attention.files import StoredArray
 from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
 from tests.pretrained import tiny
 
@@ -206,7 +206,7 @@ def test_the_tensor_of_a_gguf_file_gives_the_scaling_of_llama_3():
     factors = tiny.llama3_factors(8, 5e5)
 
     def stored(array):
-        return {"rope_freqs.weight": Stored(array.shape, "F32", lambda: array)}
+        return {"rope_freqs.weight": StoredArray(array.shape, "F32", lambda: array)}
 
     assert configured("llama gguf", values, stored(factors)).rotary_scaling == tiny.OF_LLAMA3 | {"type": "llama3"}
     shapes = factors[:-1], factors[None], np.ones(0)

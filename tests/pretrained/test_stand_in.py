@@ -36,7 +36,7 @@ def test_the_stand_in_gives_its_answers_only_with_the_correct_rotary_pairing():
 def test_the_stand_in_has_the_names_and_number_formats_of_a_real_file(loaded):
     _, tensors = read_gguf(STAND_IN)
     assert {their_name(name, LLAMA, gguf=True) for name in loaded.model.parameters()} == set(tensors)
-    assert collections.Counter(tensor.kind for tensor in tensors.values()) == {"Q8_0": 1, "Q4_1": 14, "F32": 5}
+    assert collections.Counter(tensor.dtype for tensor in tensors.values()) == {"Q8_0": 1, "Q4_1": 14, "F32": 5}
     assert STAND_IN.stat().st_size < 100_000
 
 
