@@ -24,7 +24,7 @@ CHAPTERS = [path for package in OPS for path in sorted((PACKAGE / package).glob(
 
 # From the bottom up: a file may import from its own layer and from the layers below.
 LAYERS = [
-    "errors backend gradcheck", "pieces threads files", "ops", "layers", "models",
+    "errors backend shapes gradcheck", "pieces threads files", "ops", "layers", "models",
     "inside recent", "training", "pretrained", "catalogue", "grade", "app", "__main__ __init__",
 ]
 LEVEL_OF = {package: level for level, packages in enumerate(LAYERS) for package in packages.split()}
@@ -108,10 +108,11 @@ def test_no_file_imports_from_a_layer_above(path: Path) -> None:
 
 
 @each([path for path in FILES if "gradcheck" in path.parent.parts], name_of)
-def test_checker_imports_nothing_else_from_the_package_except_backend(path: Path) -> None:
+def test_checker_imports_nothing_else_from_the_package_except_backend_and_shapes(path: Path) -> None:
     backend = ("numpy_attention.backend",) if path.name in ("adapters.py", "complex_step.py") else ()
+    shapes = ("numpy_attention.shapes",) if path.name == "spec.py" else ()
     for module in ours(path):
-        assert module.startswith(("numpy_attention.gradcheck", *backend)), f"{name_of(path)} imports {module}"
+        assert module.startswith(("numpy_attention.gradcheck", *backend, *shapes)), f"{name_of(path)} imports {module}"
 
 
 def circle(imports: dict[str, list[str]]) -> str:

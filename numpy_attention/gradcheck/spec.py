@@ -1,9 +1,4 @@
-"""A small language for the inputs of a function, and random arrays for it. Axes with the same name have equal lengths.
-
-    q: B H T_q d_k, k: B H T_k d_k, v: B H T_k d_v, mask: bool T_q T_k
-    x: ... d, gamma: d, b?: d                      `...` is any number of leading axes, `b?` may be absent
-    ids: int<V> B T, targets: int<V|-100> B T      integers below V, with repeats; some targets are -100
-    q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or sum of other sizes
+"""Random arrays for a line of shapes (numpy_attention/shapes.py): test inputs of a function.
 
     >>> example = draw_example("x: B T d, w: d", seed=3)
     >>> sorted(example), example["x"].shape[-1] == example["w"].shape[0]
@@ -28,18 +23,14 @@ repeated values, of one sign, of large or of small numbers, mixed with normally 
 from other kinds (spd from positive and orthogonal) get special values too: diagonal matrices, or the identity.
 """
 
-import difflib
-import math
-import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-Shape = tuple[int, ...]
-Size = int | Shape  # a tuple for the leading axes of `...`
-Sizes = dict[str, Size]
+from numpy_attention.shapes import Argument, Shape, Size, Sizes, Spec, parse
+
+__all__ = ["DrawnInputs", "Shape", "Size", "Sizes", "Spec", "draw_example", "draw_inputs", "draw_sizes", "parse"]
 _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
     lambda row, rng: row,
     lambda row, rng: rng.integers(-2, 3, row.size),
@@ -53,10 +44,6 @@ _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = 
     lambda row, rng: -np.abs(row),
     lambda row, rng: np.abs(row),
 )
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
-_LONG = re.compile(r"[a-z]{4,}")  # a word, rather than the name of a size
-_OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
 FEW = 400  # elements of all arrays together, if the sizes allow so few
 
 
@@ -160,85 +147,6 @@ def draw_ids(
     return ids
 
 
-_KINDS = [*NUMBERS, "bool", "int"]
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One argument of a spec: its name, kind, and the expressions of its axes."""
-
-    name: str
-    kind: str
-    dims: tuple[str, ...]
-    limit: str = ""
-    extra: int | None = None
-    optional: bool = False
-
-
-@dataclass(frozen=True)
-class Spec:
-    """A parsed spec: arguments in order, and sizes that are defined by other sizes."""
-
-    text: str
-    arguments: tuple[Argument, ...]
-    definitions: tuple[tuple[str, str], ...]
-
-    @property
-    def size_names(self) -> tuple[str, ...]:
-        """The names of the sizes to choose, in order of appearance; `...` means the leading axes."""
-        defined = dict(self.definitions)
-        expressions = (one for argument in self.arguments for one in (*argument.dims, argument.limit))
-        return tuple(dict.fromkeys(name for one in expressions for name in _free_names(one, defined)))
-
-    def shapes(self, sizes: Mapping[str, Size]) -> dict[str, Shape]:
-        """The shape of each argument for these sizes."""
-        return {argument.name: self.shape(argument, sizes) for argument in self.arguments}
-
-    def shape(self, argument: Argument, sizes: Mapping[str, Size]) -> Shape:
-        shape: Shape = ()
-        for expression in argument.dims:
-            size = sizes["..."] if expression == "..." else self.size(expression, sizes)
-            shape += size if isinstance(size, tuple) else (size,)
-        return shape
-
-    def size(self, expression: str, sizes: Mapping[str, Size]) -> int:
-        """The value of an axis expression such as `2*d_k` or `T+1`."""
-        if "+" in expression:
-            return sum(self.size(term, sizes) for term in expression.split("+"))
-        if "*" in expression:
-            return math.prod(self.size(factor, sizes) for factor in expression.split("*"))
-        if expression.isdigit():
-            return int(expression)
-        if (definition := dict(self.definitions).get(expression)) is not None:
-            return self.size(definition, sizes)
-        value = sizes[expression]
-        if not isinstance(value, int):
-            raise ValueError(f"spec: size {expression} must be an int, got {value!r}")
-        return value
-
-
-def parse(text: str) -> Spec:
-    """Parse the text of a spec.
-
-    Raises: ValueError; the message quotes the wrong part.
-    """
-    head, *tails = text.split(";")
-    arguments = tuple(_argument(part.strip(), text) for part in head.split(",") if part.strip())
-    if not arguments:
-        raise ValueError(f"spec: no arguments in {text!r}; write for example 'x: B T d'")
-    names = [argument.name for argument in arguments]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"spec: {twice[0]} appears twice in {text!r}")
-    definitions = []
-    for tail in tails:
-        name, equals, expression = (piece.strip() for piece in tail.partition("="))
-        expression = expression.replace(" ", "")
-        if not equals or not _NAME.fullmatch(name) or not _is_expression(expression):
-            raise ValueError(f"spec: {tail.strip()!r} in {text!r} must be 'size = product', as in 'H = G*H_kv'")
-        definitions.append((name, expression))
-    return Spec(text, arguments, tuple(definitions))
-
-
 def draw_sizes(
     spec: Spec | str, rng: np.random.Generator, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5,
@@ -271,7 +179,7 @@ def draw_inputs(
     rng = np.random.default_rng(seed)
     inputs: dict[str, np.ndarray] = {}
     for argument in spec.arguments:
-        shape = spec.shape(argument, sizes)
+        shape = _drawn_shape(argument, spec.shape(argument, sizes), rng)
         if argument.kind == "bool":
             inputs[argument.name] = draw_mask(shape, rng, special)
         elif argument.kind == "int":
@@ -284,6 +192,14 @@ def draw_inputs(
     return inputs
 
 
+def _drawn_shape(argument: Argument, shape: Shape, rng: np.random.Generator) -> Shape:
+    """The shape; for an array that is broadcastable to it, sometimes with axes of length 1, or without first axes."""
+    if not argument.broadcast or not shape:
+        return shape
+    some = tuple(1 if rng.random() < 0.3 else size for size in shape)
+    return some[int(rng.integers(len(some))) :]
+
+
 def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
     """Copy some elements to another array of the same kind and shape, to find mistakes where x == y."""
     before: dict[tuple[str, tuple[int, ...]], np.ndarray] = {}
@@ -292,62 +208,6 @@ def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.rando
         other = before.setdefault((argument.kind, array.shape), array)
         if argument.kind in ("float", "positive", "complex") and other is not array and rng.random() < 0.5:
             np.copyto(array, other, where=rng.random(array.shape) < 0.5)
-
-
-def _argument(part: str, text: str) -> Argument:
-    name, colon, rest = (piece.strip() for piece in part.partition(":"))
-    optional = name.endswith("?")
-    name = name.rstrip("?")
-    if not colon or not _NAME.fullmatch(name):
-        raise ValueError(f"spec: {part!r} in {text!r} must be 'name: [kind] sizes', as in 'x: B T d'")
-    dims = rest.split()
-    kind, limit, extra = _kind(dims, text)
-    dims = dims[1:] if kind else dims
-    for expression in dims:
-        if expression != "..." and not _is_expression(expression):
-            raise ValueError(f"spec: {expression!r} in {text!r} is not a size; write a name, a number, 2*d or T+1")
-    if dims.count("...") > 1:
-        raise ValueError(f"spec: {name} has '...' twice in {text!r}")
-    if kind in _OF_ROWS and (not dims or dims[-1] == "..."):
-        raise ValueError(f"spec: {part!r} in {text!r} has no rows; {kind} needs a size last, as in 'p: {kind} B d'")
-    if kind in _OF_MATRICES and (len(dims) < 2 or dims[-1] != dims[-2]):
-        raise ValueError(
-            f"spec: {part!r} in {text!r} is not a square matrix; {kind} needs one size twice, as in 'a: {kind} B n n'"
-        )
-    return Argument(name, kind or "float", tuple(dims), limit, extra, optional)
-
-
-def _kind(dims: list[str], text: str) -> tuple[str, str, int | None]:
-    """The kind in the first word ("" if the word is a size), with the limit and the extra value of ids."""
-    first = dims[0] if dims else ""
-    if found := _INT.fullmatch(first):
-        return "int", found[1].replace(" ", ""), int(found[2]) if found[2] else None
-    if first == "int":
-        raise ValueError(f"spec: int in {text!r} needs a limit, as in 'ids: int<V> B T' for integers from 0 to V - 1")
-    if first in _KINDS:
-        return first, "", None
-    near = difflib.get_close_matches(first, _KINDS, 1, 0.7)
-    if _LONG.fullmatch(first) and (near or len(dims) > 1):
-        meant = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(
-            f"spec: {first!r} in {text!r} is not a kind; {meant}The kinds are {', '.join(NUMBERS)}, bool and "
-            f"int<limit>. If {first!r} is a size, write the kind before it: 'float {' '.join(dims)}'"
-        )
-    return "", "", None
-
-
-def _is_expression(expression: str) -> bool:
-    factors = re.split(r"[*+]", expression)
-    return all(factor.isdigit() or _NAME.fullmatch(factor) for factor in factors)
-
-
-def _free_names(expression: str, defined: Mapping[str, str]) -> list[str]:
-    if expression == "...":
-        return ["..."]
-    names: list[str] = []
-    for name in _NAME.findall(expression):
-        names += _free_names(defined[name], defined) if name in defined else [name]
-    return names
 
 
 class DrawnInputs(dict[str, Any]):

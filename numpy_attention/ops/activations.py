@@ -29,9 +29,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_choice, require_cotangent, require_float, require_number
+from numpy_attention.errors import require_choice, require_cotangent, require_number
 from numpy_attention.ops.erf import erf
 from numpy_attention.pieces import in_pieces
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ..."
 
 
 class ReluCache(NamedTuple):
@@ -61,7 +64,7 @@ def relu(x: np.ndarray) -> tuple[np.ndarray, ReluCache]:
     >>> relu(np.array([-1.0, 2.0]))[0]
     array([0., 2.])
     """
-    require_float("relu", x=x)
+    check_shapes("relu", SHAPES, x=x)
     return np.maximum(x, 0.0), ReluCache(x > 0.0, x.dtype)
 
 
@@ -91,7 +94,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
     >>> gelu(np.array([-1.0, 0.0, 3.0]))[0].round(4)
     array([-0.1588,  0.    ,  2.9964])
     """
-    require_float("gelu", x=x)
+    check_shapes("gelu", SHAPES, x=x)
     require_choice("gelu", "approximate", approximate, ("tanh", "none"), '"tanh" or "none" (the exact form, by erf)')
     normal = _normal_by_tanh if approximate == "tanh" else _normal_by_erf
 
@@ -129,7 +132,7 @@ def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache
     >>> silu(np.array([-1000.0, 0.0, 2.0]))[0].round(4)
     array([-0.    ,  0.    ,  1.7616])
     """
-    require_float("silu", x=x)
+    check_shapes("silu", SHAPES, x=x)
     alpha = require_number("silu", "alpha", alpha)
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):

@@ -48,25 +48,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import (
-    broadcasts_to,
-    require_bools,
-    require_cotangent,
-    require_float,
-    require_number,
-    shape_error,
-)
+from numpy_attention.errors import require_cotangent, require_number
 from numpy_attention.ops.dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
-from numpy_attention.ops.scores import CAPS, check_sink, sink_gradient, softcap_backward, softmax_with_sink
+from numpy_attention.ops.scores import CAPS, sink_gradient, softcap_backward, softmax_with_sink
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.shapes import check_shapes
 
-OTHER_MASKS = (
-    'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
-    "if the mask holds 0 and -inf, to be added to the scores, pass mask_from_additive(mask)"
+SHAPES = (
+    "q: ... H_q T_q d_k, k: ... H_kv T_k d_k, v: ... H_kv T_k d_v, mask?: bool to ... H_q T_q T_k, "
+    "bias?: to ... H_q T_q T_k, sink?: H_q; H_q = G*H_kv; d_k >= 1; T_k >= 1"
 )
+NO_HEADS = (  # with fewer than four axes; then no heads share a key head
+    "q: ... T_q d_k, k: ... T_k d_k, v: ... T_k d_v, mask?: bool to ... T_q T_k, bias?: to ... T_q T_k; "
+    "d_k >= 1; T_k >= 1"
+)
+FIXES = {
+    "q": "with a sink, q needs an axis of heads: q[None]",
+    "k": "q and k are compared, so they share d_k",
+    "k.T": "did you pass k already transposed?",
+    "v": "every key has one value",
+    "T_k >= 1": "to hide keys use a mask",
+    "H_q = G*H_kv": "grouped heads need H_q % H_kv == 0",
+    "...": "q, k and v must come from the same batch; grouped heads need four axes, (B, H, T, d)",
+    "sink": "one number for each head",
+    "mask": 'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
+    "if the mask holds 0 and -inf, to be added to the scores, pass mask_from_additive(mask)",
+}
 
 
 class AttentionCache(NamedTuple):
@@ -188,71 +198,11 @@ def check_attention_arguments(
     bias: np.ndarray | None = None, scale: float | None = None, softcap: float | None = None,
     sink: np.ndarray | None = None,
 ) -> None:
-    """Check the arguments of both forms of attention (Chapters 6 and 12); each error suggests a likely fix.
-
-    Shapes: the same name means the same size in every array
-
-        q (..., H_q,  T_q, d_k)        q and k have the same d_k: they are multiplied with each other
-        k (..., H_kv, T_k, d_k)        k and v have the same T_k: a value belongs to its key
-        v (..., H_kv, T_k, d_v)        "..." is the same in all three; H_kv is H_q or a divisor of H_q
-        mask, bias                     broadcastable to (..., H_q, T_q, T_k)
-        sink (H_q,)
-    """
-    require_float(op, optional="bias", q=q, k=k, v=v, bias=bias)
-    if q.ndim < 2 or q.shape[-1] == 0:
-        raise shape_error(op, "q", "(..., T_q, d_k) with d_k at least 1", q.shape)
+    """Check the arguments of all forms of attention; each error suggests a likely fix."""
+    arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink}
+    heads = sink is not None or getattr(q, "ndim", 0) >= 4
+    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=FIXES, **arrays)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     if softcap is not None:
         require_number(op, "softcap", softcap, **CAPS, fix="None turns softcap off")
-    d_k = q.shape[-1]
-    if k.ndim != q.ndim or k.shape[-1] != d_k:
-        transposed = k.ndim == q.ndim and k.shape[-2] == d_k
-        fix = "did you pass k already transposed?" if transposed else "q and k are compared, so they share d_k"
-        raise shape_error(op, "k", f"(..., T_k, d_k) with d_k = {d_k} as in q {q.shape}", k.shape, fix)
-    if k.shape[-2] == 0:
-        raise shape_error(op, "k", "(..., T_k, d_k) with at least one key", k.shape, "to hide keys use a mask")
-    if v.ndim != q.ndim or v.shape[:-1] != k.shape[:-1]:
-        expected = f"(..., T_k, d_v) with the leading sizes {k.shape[:-1]} of k {k.shape}"
-        raise shape_error(op, "v", expected, v.shape, "every key has one value")
-    if q.shape[:-2] != k.shape[:-2]:
-        _check_grouped_heads(op, q, k)
-
-    scores_shape = (*q.shape[:-1], k.shape[-2])
-    if mask is not None:
-        require_bools(op, "mask", mask, "boolean, True = may look", OTHER_MASKS, kind="a boolean array")
-        _check_broadcast(op, "mask", mask, scores_shape)
-    if bias is not None:
-        _check_broadcast(op, "bias", bias, scores_shape)
-    if sink is not None:
-        require_float(op, q=q, sink=sink)
-        check_sink(op, sink, q, "q")
-
-
-def _check_grouped_heads(op: str, q: np.ndarray, k: np.ndarray) -> None:
-    same_lead = q.shape[:-3] == k.shape[:-3]
-    if q.ndim >= 4 and same_lead and k.shape[-3] > 0 and q.shape[-3] % k.shape[-3] == 0:
-        return
-    if q.ndim >= 4 and same_lead:
-        fix = f"grouped heads need H_q % H_kv == 0, and {q.shape[-3]} is not a multiple of {k.shape[-3]}"
-    elif q.ndim == 3:
-        fix = "if q has three axes, its first axis is the batch; grouped heads need four axes, (B, H, T, d)"
-    else:
-        fix = "q and k must come from the same batch"
-    raise shape_error(op, "k", f"(..., T_k, d_k) with the leading sizes {q.shape[:-2]} of q {q.shape}", k.shape, fix)
-
-
-def _check_broadcast(op: str, argument: str, array: np.ndarray, scores_shape: tuple[int, ...]) -> None:
-    if broadcasts_to(array.shape, scores_shape):
-        return
-    fix = "the last two axes are queries and keys"
-    if array.ndim > len(scores_shape):
-        fix = (
-            "it has more axes than the scores; a mask from `padding_mask` has an axis for heads; "
-            "if q is (B, T, d), without heads, remove this axis: mask[:, 0]"
-        )
-    elif array.shape[-2:] == scores_shape[:-3:-1]:
-        fix = "did you pass it transposed? rows are queries, columns are keys"
-    elif array.ndim == 2 and array.shape == (scores_shape[0], scores_shape[-1]):
-        fix = f"if each row belongs to one sequence, add the missing axes: {argument}[:, None, None, :]"
-    raise shape_error(op, argument, f"broadcastable to (..., T_q, T_k) = {scores_shape}", array.shape, fix)

@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_generator, require_number
+from numpy_attention.errors import require_cotangent, require_generator, require_number
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ..."
 
 
 class DropoutCache(NamedTuple):
@@ -50,7 +53,7 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     >>> sorted(set(y.tolist()))
     [0.0, 2.0]
     """
-    require_float("dropout", x=x)
+    check_shapes("dropout", SHAPES, x=x)
     check_rate("dropout", "rate", rate, rng)
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)

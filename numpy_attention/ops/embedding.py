@@ -29,9 +29,13 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.errors import require_cotangent, require_float, require_integers, shape_error
+from numpy_attention.errors import require_cotangent
 from numpy_attention.ops.sums import as_rows
+from numpy_attention.shapes import check_shapes
 
+SHAPES = "table: V d_model, ids: int<V> ..."
+
+FIXES = {"V": "the table has one row per id; is it for another vocabulary, or is padding marked by -1?"}
 LONG_RUN = 4096  # numbers of dy per token, on average; with more, one sum per token is faster than `reduceat`
 
 
@@ -60,11 +64,7 @@ def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, Embedding
            [0., 0.],
            [2., 2.]])
     """
-    require_float("embedding", table=table)
-    if table.ndim != 2:
-        raise shape_error("embedding", "table", "(V, d_model)", table.shape)
-    fix = f"table {table.shape} has one row per id; is it for another vocabulary, or is padding marked by -1?"
-    require_integers("embedding", "ids", ids, below=table.shape[0], fix=fix)
+    check_shapes("embedding", SHAPES, fixes=FIXES, ids=ids, table=table)
     ids = np.asarray(ids, like=table)  # copied, if the table is on a GPU
     return table[ids], EmbeddingCache(ids, table)
 

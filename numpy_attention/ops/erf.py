@@ -26,8 +26,10 @@ import math
 
 import numpy as np
 
-from numpy_attention.errors import require_float
 from numpy_attention.pieces import in_pieces
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ..."
 
 # Coefficients, highest power first: Cody 1969, tables II and III, with the digits of his later Fortran routine.
 _R_1_ABOVE = (
@@ -68,7 +70,7 @@ def erf(x: np.ndarray) -> np.ndarray:
     >>> erf(np.array([0.0, 0.5, -2.0])).round(12).tolist()
     [0.0, 0.520499877813, -0.995322265019]
     """
-    require_float("erf", x=x)
+    check_shapes("erf", SHAPES, x=x)
     y = np.empty_like(x, order="C")
     for x_piece, y_piece in in_pieces(x, y):
         y_piece[...] = _by_cody(x_piece)

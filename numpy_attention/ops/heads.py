@@ -19,7 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_size, shape_error, value_error
+from numpy_attention.errors import require_cotangent, require_size, value_error
+from numpy_attention.shapes import check_shapes
+
+SHAPES = {"split_heads": "x: ... T d_model", "concat_heads": "x: ... H T d_v; H >= 1"}
 
 
 class HeadsCache(NamedTuple):
@@ -43,7 +46,11 @@ def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
     >>> split_heads(np.arange(8.0).reshape(2, 4), num_heads=2)[0].tolist()
     [[[0.0, 1.0], [4.0, 5.0]], [[2.0, 3.0], [6.0, 7.0]]]
     """
-    _check_split(x, num_heads)
+    check_shapes("split_heads", SHAPES["split_heads"], x=x)
+    require_size("split_heads", "num_heads", num_heads)
+    if x.shape[-1] % num_heads:
+        expected = f"a divisor of d_model = {x.shape[-1]}"
+        raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")
     y = _split(x, num_heads)
     return y, HeadsCache(y.shape, y.dtype)
 
@@ -73,9 +80,7 @@ def concat_heads(x: np.ndarray) -> tuple[np.ndarray, HeadsCache]:
     >>> concat_heads(heads)[0].tolist()
     [[0.0, 1.0, 2.0, 3.0], [4.0, 5.0, 6.0, 7.0]]
     """
-    require_float("concat_heads", x=x)
-    if x.ndim < 3 or x.shape[-3] == 0:
-        raise shape_error("concat_heads", "x", "(..., H, T, d_v) with H at least 1", x.shape)
+    check_shapes("concat_heads", SHAPES["concat_heads"], x=x)
     return _concat(x), HeadsCache(x.shape, x.dtype)
 
 
@@ -99,13 +104,3 @@ def _split(x: np.ndarray, num_heads: int) -> np.ndarray:
 def _concat(x: np.ndarray) -> np.ndarray:
     *lead, num_heads, T, d_v = x.shape
     return x.swapaxes(-3, -2).reshape(*lead, T, num_heads * d_v)  # (..., T, H d_v)
-
-
-def _check_split(x: np.ndarray, num_heads: int) -> None:
-    require_float("split_heads", x=x)
-    if x.ndim < 2:
-        raise shape_error("split_heads", "x", "(..., T, d_model)", x.shape)
-    require_size("split_heads", "num_heads", num_heads)
-    if x.shape[-1] % num_heads:
-        expected = f"a divisor of d_model = {x.shape[-1]}"
-        raise value_error("split_heads", "num_heads", expected, num_heads, "each head gets d_model / num_heads columns")

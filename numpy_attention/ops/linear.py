@@ -21,8 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.errors import require_cotangent
 from numpy_attention.ops.sums import as_rows, sum_over_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ... d_in, w: d_in d_out, b?: d_out"
+FIXES = {"w": "the last axis of x must match the first axis of w"}
 
 
 class LinearCache(NamedTuple):
@@ -48,7 +52,7 @@ def linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None = None) -> tuple[n
     >>> y
     array([[ 1.,  2., 11.]])
     """
-    _check_linear(x, w, b)
+    check_shapes("linear", SHAPES, fixes=FIXES, x=x, w=w, b=b)
     d_out = w.shape[1]
     y = as_rows(x) @ w  # (N, d_out), N = B T
     if b is not None:
@@ -71,14 +75,3 @@ def linear_backward(dy: np.ndarray, cache: LinearCache) -> tuple[np.ndarray, np.
     dw = as_rows(x).T @ dy_rows  # (d_in, d_out)
     db = sum_over_rows(dy_rows) if has_bias else None  # (d_out,)
     return dx.reshape(x.shape), dw, db
-
-
-def _check_linear(x: np.ndarray, w: np.ndarray, b: np.ndarray | None) -> None:
-    require_float("linear", optional="b", x=x, w=w, b=b)
-    if w.ndim != 2 or x.ndim == 0 or x.shape[-1] != w.shape[0]:
-        d_in = x.shape[-1] if x.ndim else "?"
-        transposed = w.ndim == 2 and w.shape[1] == d_in
-        fix = "did you pass w transposed?" if transposed else "the last axis of x must match the first axis of w"
-        raise shape_error("linear", "w", f"(d_in, d_out) with d_in = {d_in} as in x {x.shape}", w.shape, fix)
-    if b is not None and b.shape != (w.shape[1],):
-        raise shape_error("linear", "b", f"(d_out,) = ({w.shape[1]},) as in w {w.shape}", b.shape)

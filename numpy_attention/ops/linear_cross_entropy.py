@@ -32,16 +32,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_size, shape_error
+from numpy_attention.errors import require_size
 from numpy_attention.ops.losses import (
-    check_targets,
+    check_options,
     checked_dloss,
     counted_positions,
     gradient_in_rows,
     negative_log_likelihood_rows,
     reduced,
+    target_fixes,
 )
 from numpy_attention.ops.sums import as_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ... d, table: V d, targets: int<V> ...; V >= 1"
 
 
 class LinearCrossEntropyCache(NamedTuple):
@@ -83,7 +87,11 @@ def linear_cross_entropy(
     >>> float(loss) == float(np.log(8.0))
     True
     """
-    _check_linear_cross_entropy(x, table, targets, ignore_index, label_smoothing, block_size)
+    op = "linear_cross_entropy"
+    check_options(op, ignore_index, label_smoothing)
+    fixes = target_fixes(ignore_index, "x")
+    check_shapes(op, SHAPES, extra=ignore_index, fixes=fixes, x=x, table=table, targets=targets)
+    require_size(op, "block_size", block_size)
     rows = as_rows(x)  # (N_all, d)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=rows)
     losses = np.empty_like(rows, shape=(len(rows), 1))
@@ -127,17 +135,3 @@ def linear_cross_entropy_backward(
             dtable += dlogits.T @ rows[block]
         del logits, p, dlogits  # three names of one array, which would stay in memory during the next block
     return dx.reshape(x.shape), dtable
-
-
-def _check_linear_cross_entropy(
-    x: np.ndarray, table: np.ndarray, targets: np.ndarray, ignore_index: int, label_smoothing: float, block_size: int
-) -> None:
-    require_float("linear_cross_entropy", x=x, table=table)
-    if table.ndim != 2 or x.ndim == 0 or x.shape[-1] != table.shape[1]:
-        d = x.shape[-1] if x.ndim else "?"
-        transposed = table.ndim == 2 and table.shape[0] == d
-        fix = "did you pass the table transposed?" if transposed else "one row for each token of the vocabulary"
-        raise shape_error("linear_cross_entropy", "table", f"(V, d) with d = {d} as in x {x.shape}", table.shape, fix)
-    logits_shape = (*x.shape[:-1], len(table))
-    check_targets("linear_cross_entropy", targets, logits_shape, ignore_index, label_smoothing)
-    require_size("linear_cross_entropy", "block_size", block_size)

@@ -46,11 +46,16 @@ from numpy_attention.errors import (
     require_choice,
     require_cotangent,
     require_float,
-    require_integers,
     require_number,
     shape_error,
 )
 from numpy_attention.ops.sums import as_rows, sum_in_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = {
+    "cross_entropy": "logits: ... V, targets: int<V> ...; V >= 1",
+    "negative_log_likelihood": "log_probs: ... V, targets: int<V> ...; V >= 1",
+}
 
 
 class CrossEntropyCache(NamedTuple):
@@ -90,10 +95,12 @@ def cross_entropy(
     >>> float(cross_entropy(np.zeros((3, 8)), np.array([1, 7, -100]))[0]) == float(np.log(8.0))
     True
     """
-    require_float("cross_entropy", logits=logits)
-    check_targets("cross_entropy", targets, logits.shape, ignore_index, label_smoothing, class_weights, reduction)
+    op = "cross_entropy"
+    check_options(op, ignore_index, label_smoothing, reduction)
+    fixes = target_fixes(ignore_index, "logits")
+    check_shapes(op, SHAPES[op], extra=ignore_index, fixes=fixes, logits=logits, targets=targets)
     x = as_rows(logits)  # (N_all, V)
-    w = _like(class_weights, x)
+    w = _like(op, class_weights, x)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, w, reduction)
     losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing, class_weights=w)
     p /= total
@@ -121,7 +128,7 @@ def negative_log_likelihood(
 
     Formula: loss = sum(-w_t y_t) / N, with the class weights w (1 without them)
 
-    Shapes: log_probs (..., V), otherwise as `cross_entropy`
+    Shapes: log_probs (..., V), targets (...), class_weights (V,) -> as `cross_entropy`
 
     Raises: ValueError and TypeError, as `cross_entropy`.
 
@@ -131,10 +138,11 @@ def negative_log_likelihood(
     3.0
     """
     op = "negative_log_likelihood"
-    require_float(op, log_probs=log_probs)
-    check_targets(op, targets, log_probs.shape, ignore_index, 0.0, class_weights, reduction, logits="log_probs")
+    check_options(op, ignore_index, 0.0, reduction)
+    fixes = target_fixes(ignore_index, "log_probs")
+    check_shapes(op, SHAPES[op], extra=ignore_index, fixes=fixes, log_probs=log_probs, targets=targets)
     y = as_rows(log_probs)  # (N_all, V)
-    w = _like(class_weights, y)
+    w = _like(op, class_weights, y)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, w, reduction)
     losses = -np.take_along_axis(y, safe_targets, axis=-1)  # (N_all, 1)
     if w is not None:
@@ -239,33 +247,31 @@ def gradient_in_rows(
     return dx
 
 
-def check_targets(
-    name: str, targets: np.ndarray, logits_shape: tuple[int, ...], ignore_index: int, label_smoothing: float,
-    class_weights: np.ndarray | None = None, reduction: str = "mean", logits: str = "logits",
-) -> None:
-    """Refuse targets that are not one token id for each row of logits, and invalid options."""
-    require_integers(name, "targets", targets)
-    if len(logits_shape) == 0 or logits_shape[-1] == 0 or targets.shape != logits_shape[:-1]:
-        one_hot = targets.shape == logits_shape
-        fix = "did you pass one-hot vectors? targets are ids" if one_hot else f"one id for each row of {logits}"
-        expected = f"(...) = {logits_shape[:-1]} as in {logits} {logits_shape}"
-        raise shape_error(name, "targets", expected, targets.shape, fix)
-    require_number(name, "label_smoothing", label_smoothing, at_least=0, at_most=1)
-    require_number(name, "ignore_index", ignore_index, whole=True)
-    require_choice(name, "reduction", reduction, ("mean", "sum", "none"))
-    if class_weights is not None:
-        require_float(name, class_weights=class_weights)
-        if class_weights.shape != logits_shape[-1:]:
-            expected = f"(V,) = {logits_shape[-1:]} as in {logits} {logits_shape}"
-            raise shape_error(name, "class_weights", expected, class_weights.shape, "one weight for each class")
-    counted = np.where(not_ignored(targets, ignore_index), targets, 0)
-    fix = f"is padding marked with ignore_index = {ignore_index}?"
-    require_integers(name, "targets", counted, below=logits_shape[-1], fix=fix)
+def check_options(op: str, ignore_index: int, label_smoothing: float, reduction: str = "mean") -> None:
+    """Refuse invalid options of a loss."""
+    require_number(op, "label_smoothing", label_smoothing, at_least=0, at_most=1)
+    require_number(op, "ignore_index", ignore_index, whole=True)
+    require_choice(op, "reduction", reduction, ("mean", "sum", "none"))
 
 
-def _like(class_weights: np.ndarray | None, x: np.ndarray) -> np.ndarray | None:
+def target_fixes(ignore_index: int, logits: str) -> dict[str, str]:
+    """Hints for wrong arguments of a loss; the last one is for targets that are not token ids."""
+    return {
+        "table": "one row for each token of the vocabulary",
+        "targets": f"targets are ids, one for each row of {logits}, not one-hot vectors",
+        "V": f"is padding marked with ignore_index = {ignore_index}?",
+    }
+
+
+def _like(op: str, class_weights: np.ndarray | None, x: np.ndarray) -> np.ndarray | None:
     """The class weights on the device and in the dtype of x."""
-    return None if class_weights is None else np.asarray(class_weights, like=x).astype(x.dtype)
+    if class_weights is None:
+        return None
+    require_float(op, class_weights=class_weights)
+    w = np.asarray(class_weights, like=x).astype(x.dtype)
+    fixes = {"class_weights": "one weight for each class"}
+    check_shapes(op, "logits: N V, class_weights: V", fixes=fixes, logits=x, class_weights=w)
+    return w
 
 
 def _weighted(x: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -38,8 +38,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
+from numpy_attention.errors import require_cotangent, require_number
 from numpy_attention.ops.sums import as_rows, dot_in_rows, sum_in_rows, sum_over_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = {"layer_norm": "x: ... d, gamma: d, beta: d; d >= 1", "rms_norm": "x: ... d, gamma: d; d >= 1"}
+FIXES = dict.fromkeys(("gamma", "beta"), "the norm is over the last axis only")
+WHY_EPS = "eps prevents a division by zero for a constant vector"
 
 
 class NormCache(NamedTuple):
@@ -69,7 +74,8 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     >>> y.round(4)
     array([[-1.,  1.]])
     """
-    eps = _check_norm("layer_norm", x, eps, gamma=gamma, beta=beta)
+    check_shapes("layer_norm", SHAPES["layer_norm"], fixes=FIXES, x=x, gamma=gamma, beta=beta)
+    eps = require_number("layer_norm", "eps", eps, above=0, fix=WHY_EPS)
     d = x.shape[-1]
 
     x_hat = x - sum_in_rows(x) / d  # x - mean, multiplied by r below
@@ -121,7 +127,8 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
     >>> rms_norm(np.array([[3.0, 4.0]]), np.ones(2))[0].round(4)
     array([[0.8485, 1.1314]])
     """
-    eps = _check_norm("rms_norm", x, eps, gamma=gamma)
+    check_shapes("rms_norm", SHAPES["rms_norm"], fixes=FIXES, x=x, gamma=gamma)
+    eps = require_number("rms_norm", "eps", eps, above=0, fix=WHY_EPS)
 
     mean_square = dot_in_rows(x, x) / x.shape[-1]  # (..., 1)
     mean_square[np.isinf(mean_square)] = np.nan  # as in layer_norm
@@ -148,15 +155,3 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
     dx = r * (dx_hat - x_hat * along_x_hat)
     return dx, dgamma
-
-
-def _check_norm(op: str, x: np.ndarray, eps: float, **parameters: np.ndarray) -> float:
-    """Check the arguments, and return eps as a Python float: np.float64 would turn float32 arrays into float64."""
-    require_float(op, optional="", x=x, **parameters)
-    if x.ndim == 0 or x.shape[-1] == 0:
-        raise shape_error(op, "x", "(..., d) with d at least 1", x.shape)
-    for name, parameter in parameters.items():
-        if parameter.shape != x.shape[-1:]:
-            fix = "the norm is over the last axis only"
-            raise shape_error(op, name, f"(d,) = {x.shape[-1:]} as in x {x.shape}", parameter.shape, fix)
-    return require_number(op, "eps", eps, above=0, fix="eps prevents a division by zero for a constant vector")

@@ -64,7 +64,9 @@ from numpy_attention.errors import (
 )
 from numpy_attention.ops.masks import query_and_key_lengths
 from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.shapes import check_shapes
 
+SHAPES = "x: ... T d_k"
 TOKENS = "original_max_position_embeddings"
 SCALINGS: dict[str, dict[str, float | None]] = {  # the numbers of each type and their default values
     "linear": {}, "ntk": {}, "llama3": {TOKENS: None, "low_freq_factor": None, "high_freq_factor": None},
@@ -309,10 +311,9 @@ def _pairs(x: np.ndarray, n: int, pairing: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> None:
+    check_shapes("rotate", SHAPES, x=x)
     require_float("rotate", x=x, cos=cos, sin=sin)
     require_choice("rotate", "pairing", pairing, ("half", "interleaved"), '"half" or "interleaved"')
-    if x.ndim < 2:
-        raise shape_error("rotate", "x", "(..., T, d_k)", x.shape)
     n = cos.shape[-1] if cos.ndim else x.shape[-1]
     for name, one in {"cos": cos, "sin": sin}.items():
         if 2 * n > x.shape[-1] or not broadcasts_to(one.shape, (*x.shape[:-1], n)):
@@ -321,8 +322,8 @@ def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str)
 
 
 def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies: np.ndarray | None) -> None:
-    require_float("rotary", x=x)
-    if x.ndim < 2 or (x.shape[-1] % 2 and frequencies is None):
+    check_shapes("rotary", SHAPES, x=x)
+    if x.shape[-1] % 2 and frequencies is None:
         raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
     require_number("rotary", "base", base, above=0)
     if frequencies is not None:

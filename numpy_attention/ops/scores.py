@@ -36,9 +36,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import broadcasts_to, require_cotangent, require_float, require_number, shape_error
+from numpy_attention.errors import require_cotangent, require_number
 from numpy_attention.ops.softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.sums import dot_in_rows, sum_to_shape
+from numpy_attention.shapes import check_shapes
+
+SHAPES = {
+    "softcap": "x: ...",
+    "softmax_with_sink": "scores: ... H T_q T_k, sink: H",
+    "sigmoid_gate": "x: ..., gate: to ...",
+}
 
 CAPS: dict[str, Any] = {"at_least": 1e-30, "at_most": 1e30}  # other caps are 0 or inf in float32
 
@@ -65,7 +72,7 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
     >>> softcap(np.array([-1000.0, 1.0, 60.0]), cap=50.0)[0].round(2)
     array([-50.  ,   1.  ,  41.68])
     """
-    require_float("softcap", x=x)
+    check_shapes("softcap", SHAPES["softcap"], x=x)
     cap = require_number("softcap", "cap", cap, **CAPS, fix="None turns the option of attention off")
     with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so may x / cap; 1 / inf = 0 is correct
         x_cap = x / cap
@@ -100,8 +107,8 @@ def softmax_with_sink(scores: np.ndarray, sink: np.ndarray) -> tuple[np.ndarray,
     >>> softmax_with_sink(np.zeros((1, 1, 3)), np.zeros(1))[0]  # four equal scores, one is the sink's
     array([[[0.25, 0.25, 0.25]]])
     """
-    require_float("softmax_with_sink", scores=scores, sink=sink)
-    check_sink("softmax_with_sink", sink, scores, "scores")
+    fixes = {"scores": "with a single head add an axis: scores[None]", "sink": "one number for each head"}
+    check_shapes("softmax_with_sink", SHAPES["softmax_with_sink"], fixes=fixes, scores=scores, sink=sink)
     column = np.broadcast_to(sink[:, None, None], (*scores.shape[:-1], 1))
     y, _ = softmax(np.concatenate([scores, column], axis=-1))  # (..., H, T_q, T_k + 1)
     return y[..., :-1], SinkCache(y[..., :-1], y[..., -1:])
@@ -143,10 +150,7 @@ def sigmoid_gate(x: np.ndarray, gate: np.ndarray) -> tuple[np.ndarray, tuple[np.
     >>> sigmoid_gate(np.array([2.0, 2.0, 2.0]), np.array([-1000.0, 0.0, 1000.0]))[0]
     array([0., 1., 2.])
     """
-    require_float("sigmoid_gate", x=x, gate=gate)
-    if not broadcasts_to(gate.shape, x.shape):
-        fix = "one gate for each head is (B, H, T, 1)"
-        raise shape_error("sigmoid_gate", "gate", f"broadcastable to x {x.shape}", gate.shape, fix)
+    check_shapes("sigmoid_gate", SHAPES["sigmoid_gate"], x=x, gate=gate)
     return x * _sigmoid(gate), (x, gate)
 
 
@@ -162,13 +166,6 @@ def sigmoid_gate_backward(dy: np.ndarray, cache: tuple[np.ndarray, np.ndarray]) 
     # y = x * g
     dg = sum_to_shape(dy * x, gate.shape)
     return dy * g, dg * g * one_minus_g
-
-
-def check_sink(op: str, sink: np.ndarray, scores: np.ndarray, name: str) -> None:
-    """Refuse a sink that is not (H,); `scores` may also be q, because both have the axes (..., H, T_q, _)."""
-    if scores.ndim < 3 or sink.shape != scores.shape[-3:-2]:
-        fix = "with a single head add an axis: q[None]" if scores.ndim < 3 else ""
-        raise shape_error(op, "sink", f"(H,), one number for each head of {name} {scores.shape}", sink.shape, fix)
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

@@ -37,8 +37,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_number, shape_error
+from numpy_attention.errors import require_cotangent, require_number, shape_error
 from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ..."
 
 
 class SoftmaxCache(NamedTuple):
@@ -123,7 +126,7 @@ def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
 
 
 def _check_softmax(op: str, x: np.ndarray, axis: int) -> None:
-    require_float(op, x=x)
+    check_shapes(op, SHAPES, x=x)
     require_number(op, "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:
         raise shape_error(op, "x", f"an array with at least one element along axis {axis}", x.shape)

@@ -46,12 +46,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, require_size, shape_error, value_error
+from numpy_attention.errors import require_cotangent, require_float, require_size, value_error
 from numpy_attention.ops.attention import check_attention_arguments, fold_heads
 from numpy_attention.ops.scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.ops.scores import softcap_backward
 from numpy_attention.ops.sums import dot_in_rows, sum_in_rows, sum_to_shape
 from numpy_attention.ops.tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
+from numpy_attention.shapes import check_shapes
 from numpy_attention.threads import share
 
 
@@ -257,7 +258,6 @@ def _check_tiled(
         fix = "how many later keys does a query see? causal=True means none"
         raise value_error(op, "ahead", "a number with a window", band.ahead, fix)
     if band.slopes is not None:
+        fixes = {"slopes": "use alibi_slopes(num_heads)", "q": "with slopes, q needs an axis of heads: q[None]"}
         require_float(op, slopes=band.slopes)
-        if q.ndim < 3 or band.slopes.shape != (q.shape[-3],):
-            expected = f"(H_q,), one for each head of q {q.shape}"
-            raise shape_error(op, "slopes", expected, band.slopes.shape, "use alibi_slopes(num_heads)")
+        check_shapes(op, "q: ... H_q T_q d_k, slopes: H_q", fixes=fixes, q=q, slopes=band.slopes.astype(q.dtype))

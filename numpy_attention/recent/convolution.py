@@ -26,8 +26,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_cotangent, require_float, shape_error
+from numpy_attention.errors import require_cotangent
 from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ... T C, w: C n, b?: C, state?: ... m C; n >= 1; n = m+1"
+FIXES = {
+    "w": "each channel has n weights", "b": "one number for each channel",
+    "state": "pass the last cache.state, (..., n - 1, C)",
+}
 
 
 class CausalConvolutionCache(NamedTuple):
@@ -55,7 +62,7 @@ def causal_convolution(
     >>> causal_convolution(x, w)[0].tolist()  # 10 times the token before, plus the token
     [[1.0], [12.0], [23.0]]
     """
-    _check(x, w, b, state)
+    check_shapes("causal_convolution", SHAPES, fixes=FIXES, x=x, w=w, b=b, state=state)
     *lead, T, C = x.shape
     n = w.shape[1]
     before = np.zeros_like(x, shape=(*lead, n - 1, C)) if state is None else state
@@ -95,20 +102,3 @@ def causal_convolution_backward(
     # padded = [state, x]
     dstate, dx = dpadded[..., : n - 1, :], dpadded[..., n - 1 :, :]
     return dx, dw, db, dstate if with_state else None
-
-
-def _check(x: np.ndarray, w: np.ndarray, b: np.ndarray | None, state: np.ndarray | None) -> None:
-    op = "causal_convolution"
-    require_float(op, optional="b", x=x, w=w, b=b)
-    require_float(op, optional="state", x=x, state=state)
-    if x.ndim < 2:
-        raise shape_error(op, "x", "(..., T, C)", x.shape)
-    *lead, _, C = x.shape
-    if w.ndim != 2 or len(w) != C or w.shape[1] == 0:
-        fix = "did you pass w transposed?" if w.shape[1:] == (C,) else "each channel has n weights"
-        raise shape_error(op, "w", f"(C, n) with C = {C} as in x {x.shape} and n at least 1", w.shape, fix)
-    if b is not None and b.shape != (C,):
-        raise shape_error(op, "b", f"(C,) = {(C,)}", b.shape, "one number for each channel")
-    expected = (*lead, w.shape[1] - 1, C)
-    if state is not None and state.shape != expected:
-        raise shape_error(op, "state", f"(..., n - 1, C) = {expected}", state.shape, "pass the last cache.state")

@@ -40,9 +40,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.backend import on_host
-from numpy_attention.errors import broadcasts_to, require_cotangent, require_float, shape_error, value_error
-from numpy_attention.ops.attention import check_attention_arguments
+from numpy_attention.errors import require_cotangent, require_number, value_error
+from numpy_attention.ops.attention import FIXES as OF_ATTENTION
 from numpy_attention.ops.sums import dot_in_rows, sum_to_shape
+from numpy_attention.shapes import check_shapes
+
+SHAPES = (
+    "q: ... H_q T d_k, k: ... H_kv T d_k, v: ... H_kv T d_v, decay?: to ... H_kv T d_k, beta?: to ... H_kv T 1, "
+    "state?: ... H_kv d_k d_v; H_q = G*H_kv; T >= 1; d_k >= 1"
+)
+NO_HEADS = (  # with fewer than four axes, as in Chapter 6
+    "q: ... T d_k, k: ... T d_k, v: ... T d_v, decay?: to ... T d_k, beta?: to ... T 1, state?: ... d_k d_v; "
+    "T >= 1; d_k >= 1"
+)
+FIXES = {
+    **OF_ATTENTION, "k": "q and k have the same T and d_k; an earlier text comes in as its state, not as its keys",
+    "state": "pass cache.state of the call before",
+}
 
 
 class LinearAttentionCache(NamedTuple):
@@ -175,27 +189,13 @@ def check_recurrence(op: str, q: Any, k: Any, v: Any, decay: Any, beta: Any, sta
 
     Raises: ValueError for shapes that do not fit; TypeError if the arrays are not floats of one dtype.
     """
-    require_float(op, q=q, k=k, v=v)
-    if q.ndim >= 2 and q.shape[-2] == 0:
-        raise shape_error(op, "q", "(..., T, d_k) with at least one token", q.shape)
-    check_attention_arguments(op, q, k, v, scale=scale)
-    *lead, T, d_k = k.shape
-    if T != q.shape[-2]:
-        fix = "an earlier text comes in as its state, not as its keys"
-        raise shape_error(op, "k", f"(..., T, d_k) with T = {q.shape[-2]} as in q {q.shape}", k.shape, fix)
-    for name, array, full in (("decay", decay, (*lead, T, d_k)), ("beta", beta, (*lead, T, 1))):
-        require_float(op, optional=name, q=q, **{name: array})
-        if array is not None and (array.ndim == 0 or not broadcasts_to(array.shape, full)):
-            fix = f"add the last axis: {name}[..., None]" if broadcasts_to(array.shape, full[:-1]) else ""
-            raise shape_error(op, name, f"broadcastable to {full}", array.shape, fix)
+    arrays = {"q": q, "k": k, "v": v, "decay": decay, "beta": beta, "state": state}
+    check_shapes(op, SHAPES if getattr(q, "ndim", 0) >= 4 else NO_HEADS, fixes=FIXES, **arrays)
+    if scale is not None:
+        require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     if decay is not None and decay.size and on_host(decay) and (largest := float(decay.real.max())) > 1:
         expected = "at most 0 (values up to 1 pass, for numerical differences)"
         raise value_error(op, "decay", expected, largest, "it is the logarithm of a share; did you forget a minus?")
-    if state is not None:
-        require_float(op, q=q, state=state)
-        if state.shape != (full := (*lead, d_k, v.shape[-1])):
-            fix = "pass cache.state of the call before"
-            raise shape_error(op, "state", f"(..., H_kv, d_k, d_v) = {full}", state.shape, fix)
 
 
 def check_grads(op: str, dy: Any, cache: LinearAttentionCache, dstate_end: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -181,14 +181,14 @@ Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
     ({"k": (2, 4, 5, 7)}, "q and k are compared, so they share d_k"),
     ({"k": (2, 4, 0, 8)}, "to hide keys use a mask"),
     ({"v": (2, 4, 7, 6)}, "every key has one value"),
-    ({"v": (4, 5, 6)}, "every key has one value"),
-    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "grouped heads need H_q % H_kv == 0, and 4 is not a multiple of 3"),
-    ({"k": (3, 4, 5, 8), "v": (3, 4, 5, 6)}, "q and k must come from the same batch"),
-    ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "if q has three axes, its first axis is the batch"),
-    ({"mask": (5, 3)}, "did you pass it transposed"),
+    ({"v": (4, 5, 6)}, "must come from the same batch"),
+    ({"k": (2, 3, 5, 8), "v": (2, 3, 5, 6)}, "H_kv a divisor of H_q = 4 .* grouped heads need H_q % H_kv == 0"),
+    ({"k": (3, 4, 5, 8), "v": (3, 4, 5, 6)}, "q, k and v must come from the same batch"),
+    ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "grouped heads need four axes"),
+    ({"mask": (5, 3)}, "did you pass mask transposed"),
     ({"mask": (2, 5)}, r"if each row belongs to one sequence, .* mask\[:, None, None, :\]"),
-    ({"mask": (1, 2, 4, 3, 5)}, "it has more axes than the scores"),
-    ({"mask": (3, 4)}, "the last two axes are queries and keys"),
+    ({"mask": (1, 2, 4, 3, 5)}, r"it has more axes; if one is the axis of heads, remove it: mask\[:, 0\]"),
+    ({"mask": (3, 4)}, r"broadcastable to \(\.\.\., H_q, T_q, T_k\) = \(2, 4, 3, 5\), got"),
 ], ids=str)
 def test_refuses_wrong_shapes_and_suggests_a_fix(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:
     shapes = {"q": Q, "k": K, "v": V, **changed}

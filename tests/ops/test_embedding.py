@@ -58,7 +58,7 @@ def test_without_ids_the_gradient_is_zero() -> None:
 
 @pytest.mark.parametrize("ids", [np.array([0, -1]), np.array([[5]]), np.int64(-1), np.int32(5)])
 def test_refuses_id_outside_the_table(ids: np.ndarray) -> None:
-    with pytest.raises(ValueError, match=r"embedding: ids must be integers in \[0, 5\), got (-1|5); table \(5, 3\)"):
+    with pytest.raises(ValueError, match=r"embedding: ids must be integers in \[0, 5\), got (-1|5); the table has"):
         na.embedding(ids, np.ones((5, 3)))
 
 

@@ -68,10 +68,10 @@ def test_smoothing_mixes_in_the_mean_loss_of_all_tokens(rng: np.random.Generator
     (np.array([1, 7]), {}, r"integers in \[0, 7\), got 7; is padding marked with ignore_index = -100\?"),
     (np.array([1, -1]), {}, r"targets must be integers in \[0, 7\), got -1"),
     (np.array([1, -100]), {"ignore_index": -1}, r"got -100; is padding marked with ignore_index = -1\?"),
-    (np.array([1, 2, 3]), {}, r"targets must be \(\.\.\.\) = \(2,\) .* one id for each row of logits"),
-    (np.ones((2, 7), int), {}, "did you pass one-hot vectors"),
+    (np.array([1, 2, 3]), {}, r"targets must be .* with the leading axes \(2,\) .* one for each row of logits"),
+    (np.ones((2, 7), int), {}, "not one-hot vectors"),
     (np.array([1, 2]), {"label_smoothing": 1.5}, r"label_smoothing must be in \[0, 1\], got 1.5"),
-    (np.array([1, 2]), {"class_weights": np.ones(6)}, r"class_weights must be \(V,\) = \(7,\) .*, got \(6,\)"),
+    (np.array([1, 2]), {"class_weights": np.ones(6)}, r"class_weights must be \(V,\) with V = 7 .*, got \(6,\)"),
     (np.array([1, 2]), {"reduction": "average"}, "reduction must be one of mean, sum, none, got 'average'"),
 ], ids=str)
 def test_refuses_invalid_targets(targets: np.ndarray, options: dict[str, Any], message: str) -> None:

@@ -100,7 +100,7 @@ def test_refuses_eps_that_is_not_positive_and_explains_why(eps: float) -> None:
 
 
 def test_refuses_parameters_of_another_width() -> None:
-    with pytest.raises(ValueError, match=r"layer_norm: beta must be \(d,\) = \(7,\) as in x \(5, 7\), got \(5, 7\)"):
+    with pytest.raises(ValueError, match=r"layer_norm: beta must be \(d,\) with d = 7 as in x \(5, 7\), got \(5, 7\)"):
         na.layer_norm(np.ones((5, 7)), np.ones(7), np.ones((5, 7)))
     with pytest.raises(ValueError, match=r"rms_norm: x must be \(\.\.\., d\) with d at least 1"):
         na.rms_norm(np.ones((5, 0)), np.ones(0))

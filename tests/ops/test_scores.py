@@ -120,11 +120,11 @@ def test_empty_axes_give_empty_weights_and_a_sink_gradient_of_zeros(shape: tuple
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda: na.softcap(np.ones(2), 0), ValueError, r"softcap: cap must be in \[1e-30, 1e\+30\], got 0"),
     (lambda: na.softmax_with_sink(np.ones((2, 3)), np.ones(2)), ValueError,
-     r"sink must be \(H,\), one number for each head of scores \(2, 3\), got \(2,\); with a single head add an axis"),
+     r"scores must be \(\.\.\., H, T_q, T_k\), got \(2, 3\); with a single head add an axis"),
     (lambda: na.softmax_with_sink(np.ones((4, 2, 3)), np.ones((4, 1))), ValueError, r"got \(4, 1\)"),
     (lambda: na.softmax_with_sink(np.ones((4, 2, 3)), np.ones(4, np.float32)), TypeError, "sink must be float64"),
-    (lambda: na.sigmoid_gate(np.ones((2, 3)), np.ones((2, 2))), ValueError, r"broadcastable to x \(2, 3\), got \(2, 2"),
-    (lambda: na.sigmoid_gate(np.ones(3), np.ones((2, 3))), ValueError, r"broadcastable to x \(3,\), got \(2, 3"),
+    (lambda: na.sigmoid_gate(np.ones((2, 3)), np.ones((2, 2))), ValueError, r"to .* = \(2, 3\), got \(2, 2"),
+    (lambda: na.sigmoid_gate(np.ones(3), np.ones((2, 3))), ValueError, r"broadcastable to .* = \(3,\), got \(2, 3"),
 ], ids=["cap of 0", "no head axis", "sink of two axes", "two dtypes", "gate of another width", "gate wider than x"])
 def test_refuses_wrong_arguments(call: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):

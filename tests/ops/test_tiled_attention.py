@@ -195,12 +195,12 @@ def test_refuses_invalid_options_by_name() -> None:
         ({"window": 2, "ahead": -1}, "ahead must be at least 0, got -1"),
         ({"ahead": 1, "causal": True}, "ahead must be 0 or None with causal=True, got 1"),
         ({"softcap": 0.0}, r"softcap must be in \[1e-30, 1e\+30\], got 0.0"),
-        ({"sink": np.ones(3)}, r"sink must be \(H,\), one number for each head of q \(2, 3, 4\), got \(3,\)"),
-        ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\), one for each head of q \(2, 3, 4\), got \(3,\)"),
+        ({"sink": np.ones(3)}, r"sink must be \(H_q,\) with H_q = 2 as in q \(2, 3, 4\), got \(3,\)"),
+        ({"slopes": np.ones(3)}, r"slopes must be \(H_q,\) with H_q = 2 .*, got \(3,\); use alibi_slopes"),
     ):
         with pytest.raises(ValueError, match=f"tiled_attention: {words}"):
             na.tiled_attention(q, q, q, **options)
     with pytest.raises(TypeError, match="tiled_attention: slopes must be an array of floats, got int64"):
         na.tiled_attention(q, q, q, slopes=np.ones(2, int))
-    with pytest.raises(ValueError, match="slopes must be"):
+    with pytest.raises(ValueError, match="with slopes, q needs an axis of heads"):
         na.tiled_attention(q[0], q[0], q[0], slopes=np.ones(1))

@@ -113,10 +113,10 @@ def test_text_without_tokens_keeps_the_state(rng: np.random.Generator) -> None:
 @pytest.mark.parametrize(("change", "error", "message"), [
     ({"x": np.ones(3)}, ValueError, r"x must be \(\.\.\., T, C\), got \(3,\)"),
     ({"w": np.ones((4, 3))}, ValueError, ".*did you pass w transposed"),
-    ({"w": np.ones((3, 0))}, ValueError, r"w must be \(C, n\) with C = 3 as in x .* and n at least 1"),
+    ({"w": np.ones((3, 0))}, ValueError, r"w must be \(C, n\) with n at least 1"),
     ({"w": np.ones((3, 1, 4))}, ValueError, r"w must be \(C, n\)"),
-    ({"b": np.ones(2)}, ValueError, r"b must be \(C,\) = \(3,\), got \(2,\)"),
-    ({"state": np.ones((2, 4, 3))}, ValueError, r"state must be \(\.\.\., n - 1, C\) = \(2, 3, 3\), got \(2, 4, 3\)"),
+    ({"b": np.ones(2)}, ValueError, r"b must be \(C,\) with C = 3 as in x .*, got \(2,\)"),
+    ({"state": np.ones((2, 4, 3))}, ValueError, r"state must be .* with m\+1 = n = 4 .*, got \(2, 4, 3\)"),
     ({"state": np.ones((3, 3))}, ValueError, "state must be"),
     ({"state": np.ones((2, 3, 3), np.float32)}, TypeError, "state must be float64, the dtype of x"),
     ({"b": np.ones(3, np.float32)}, TypeError, "b must be float64"),
