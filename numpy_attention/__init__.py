@@ -22,7 +22,7 @@ Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 l
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
 Part VII   recent     42 recurrence     43 chunks        44 convolution     45 latent_attention
 Checking   gradcheck  complex steps and numerical differences, also for your own functions
-           catalogue  checks of every op, layer and model, and known mistakes; grade: exercises
+           tutor      a page for each chapter: checks, known mistakes, exercises
 """
 
 from importlib import import_module
@@ -37,12 +37,12 @@ from numpy_attention.training import *
 
 if TYPE_CHECKING:
     from numpy_attention import gradcheck as gradcheck
-    from numpy_attention import grade as grade
     from numpy_attention import inside as inside
     from numpy_attention.app import plots as plots
     from numpy_attention.pretrained.load import load_pretrained
     from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
+    from numpy_attention.tutor.notebook import grade
 
 __version__ = "0.1.0"
 __all__ = ["gradcheck", "grade", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
@@ -53,7 +53,7 @@ __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + re
 def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     modules = {
-        "gradcheck": "gradcheck", "grade": "grade", "inside": "inside", "plots": "app.plots",
+        "gradcheck": "gradcheck", "grade": "tutor.notebook", "inside": "inside", "plots": "app.plots",
         "load_pretrained": "pretrained.load",
         **dict.fromkeys(("export_safetensors", "import_safetensors"), "pretrained.safetensors_files"),
         **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.low_rank"),

@@ -38,4 +38,4 @@ python=$folder/venv/bin/python
 print(sys.version, "NumPy", numpy.__version__)
 assert not sys._is_gil_enabled(), "an import turned the interpreter lock on"'
 "$python" -m pytest -n auto   # tests/conftest.py checks that the lock stays off
-NUMPY_ATTENTION_ROUNDS=1000 "$python" -m pytest -m slow tests/catalogue/test_threads.py
+NUMPY_ATTENTION_ROUNDS=1000 "$python" -m pytest -m slow tests/tutor/test_threads.py

@@ -25,7 +25,7 @@ CHAPTERS = [path for package in OPS for path in sorted((PACKAGE / package).glob(
 # From the bottom up: a file may import from its own layer and from the layers below.
 LAYERS = [
     "errors backend shapes gradcheck", "pieces threads files", "ops", "layers", "models",
-    "inside recent", "training", "pretrained", "catalogue", "grade", "app", "__main__ __init__",
+    "inside recent", "training", "pretrained", "tutor", "app", "__main__ __init__",
 ]
 LEVEL_OF = {package: level for level, packages in enumerate(LAYERS) for package in packages.split()}
 EXTRAS = {
@@ -169,7 +169,7 @@ def test_the_package_and_its_command_line_import_with_numpy_alone() -> None:
         "    def find_spec(self, name, path=None, target=None):\n"
         f"        if name.split('.')[0] in {sorted(EXTRAS)!r}: raise ImportError(name + ' is not a dependency')\n"
         "sys.meta_path.insert(0, Refuse())\n"
-        "import numpy_attention, numpy_attention.app.main, numpy_attention.catalogue.gallery\n"
+        "import numpy_attention, numpy_attention.app.main, numpy_attention.tutor.gallery\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -289,7 +289,7 @@ def test_plots_and_pretrained_are_imported_at_first_use() -> None:
     code = (
         "import sys, numpy_attention as na\n"
         "packages = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
-        "assert not packages & {'app', 'pretrained', 'catalogue', 'grade'}, packages\n"
+        "assert not packages & {'app', 'pretrained', 'tutor'}, packages\n"
         "assert 'importlib' not in vars(na) and 'Any' not in vars(na)\n"
         "na.plots.matrix_map, na.import_safetensors, na.load_pretrained\n"
         "assert {'numpy_attention.app.plots', 'numpy_attention.pretrained'} <= set(sys.modules)\n"

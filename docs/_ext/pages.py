@@ -1,4 +1,4 @@
-"""Writes pages at every build: the book's chapters, the reference, and the tutorials with their notebooks.
+"""Writes pages at every build: the chapters, what is checked of them, the reference, the tutorials and notebooks.
 
 The pages are made from the source files. A new chapter, name or tutorial needs no change in this file.
 """
@@ -20,6 +20,7 @@ from stored import command_for, misfit, show_stored, stored_names
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "numpy_attention"
 DOCS = ROOT / "docs"
+CHECKED = PACKAGE / "tutor" / "pages"  # in Markdown: what is checked, known mistakes, exercises
 PARTS = {
     "ops": "Part I. Functions and their gradients",
     "layers": "Part II. Layers: functions with parameters",
@@ -29,8 +30,7 @@ PARTS = {
     "inside": "Part VI. Inside a trained model",
     "recent": "Part VII. Attention since 2023",
     "gradcheck": "Checking: the checker",
-    "catalogue": "Checking: every op, layer and model, and known mistakes",
-    "grade": "The tutor",
+    "tutor": "The tutor: what is checked, known mistakes, exercises",
     "": "Files outside the packages",
 }
 NAMES = ("ops", "layers", "models", "training", "inside", "recent", "gradcheck")  # the parts with public names
@@ -219,6 +219,26 @@ def write_tutorials(made: set[Path]) -> None:
     made.add(DOCS / "notebooks" / f"{BUNDLE}.zip")
 
 
+def write_checked(made: set[Path]) -> None:
+    """Write the pages about what is checked, and their index, which also explains their format."""
+    read = importlib.import_module("numpy_attention.tutor.page")
+    rows = [
+        f"| [{page.title}]({page.name}.md) | {page.chapter} | {len(page.rows) or ''} | {len(page.mistakes) or ''} | "
+        f"{', '.join(f'`{one.name}`' for one in page.exercises)} |"
+        for page in read.all_pages()
+    ]
+    names = [page.name for page in read.all_pages()]
+    for name in names:
+        write(DOCS / "checked" / f"{name}.md", [relink((CHECKED / f"{name}.md").read_text("utf-8"), CHECKED)], made)
+    text = relink((CHECKED / "README.md").read_text("utf-8"), CHECKED).partition("\n")[2].replace("\n## ", "\n### ")
+    write(DOCS / "checked" / "index.md", [
+        "# What is checked, known mistakes, exercises", "",
+        "| page | chapter | cases | mistakes | exercises |", "|---|---|---|---|---|", *rows, "",
+        "## How to read a page, and how to change it", text,
+        "```{toctree}", ":hidden:", "", *names, "```",
+    ], made)
+
+
 def sources_of(path: Path) -> str:
     """The links from a tutorial to the chapters of the source that it names."""
     links = []
@@ -235,6 +255,8 @@ def relink(text: str, folder: Path) -> str:
 
     def turn(link: re.Match[str]) -> str:
         target = (folder / link["target"]).resolve()
+        if target.parent == CHECKED and target.suffix == ".md":
+            return f"[{link['text']}](/checked/{target.stem.replace('README', 'index')}.md{link['anchor']})"
         if target in pages:
             return f"[{link['text']}]({pages[target]}.rst{link['anchor']})"
         if target.is_relative_to(DOCS):
@@ -262,7 +284,8 @@ def write_pages(app) -> None:
     write_one_page(made)
     write_reference(made)
     write_tutorials(made)
-    for folder in ("api", "book", "notebooks", "tutorials"):
+    write_checked(made)
+    for folder in ("api", "book", "checked", "notebooks", "tutorials"):
         for path in (DOCS / folder).glob("*.*"):
             if path not in made:
                 path.unlink()

@@ -7,8 +7,8 @@ import numpy as np
 
 import numpy_attention as na
 from docs.diagrams.pen import Drawing
-from numpy_attention.catalogue import MISTAKES
 from numpy_attention.ops.softmax import SoftmaxCache
+from numpy_attention.tutor import MISTAKES
 
 Q = np.array([[0.8, -0.5], [-0.4, 1.1], [0.6, 0.2]])
 K = np.array([[0.9, 0.3], [-1.2, 0.7], [0.4, -0.8]])
@@ -42,8 +42,7 @@ def gradients(value: float, mistake: bool) -> dict[str, np.ndarray]:
     q[PLACE] = value
     _, cache = na.scaled_dot_product_attention(q, K, V, MASK)
     dweights = DY @ V.T
-    backward = MISTAKES["diagonal_only"].op_backward if mistake else na.softmax_backward
-    assert backward is not None
+    backward = MISTAKES["diagonal_only"].made("softmax_backward") if mistake else na.softmax_backward
     dscores = backward(dweights, SoftmaxCache(cache.weights, -1))
     scores = cache.scale * q @ K.T
     return {"q": q, "scores": scores, "weights": cache.weights, "dweights": dweights, "dscores": dscores,

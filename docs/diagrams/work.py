@@ -13,7 +13,7 @@ from docs.diagrams.pen import LINE, Box, Drawing, wrapped
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"
 BOOK = ("ops", "training", "layers", "models", "runs", "pretrained", "tasks")
-CHECKS = ("gradcheck", "catalogue", "grade")
+CHECKS = ("gradcheck", "tutor")
 LOOP = "numpy_attention/training/loop.py"
 
 
@@ -93,7 +93,7 @@ def package_layout() -> Drawing:
     levels = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
         "house", "The package layout",
-        "The packages in eleven layers of imports: at the top the commands, then the tutor, training, models, "
+        "The packages in ten layers of imports: at the top the commands, then the tutor, training, models, "
         "layers and ops; errors, backend and the checker at the bottom.", 100,
     )
     left, right, y = 20, 400, 36.0

@@ -16,14 +16,14 @@ def gradcheck(a: argparse.Namespace) -> int:
     if a.gallery and a.names:
         raise InputError("--gallery shows all known mistakes; do not give a NAME")
     if a.gallery:
-        return 1 if importlib.import_module("numpy_attention.catalogue").print_gallery(sys.stdout) else 0
-    catalogue: Any = importlib.import_module("numpy_attention.catalogue.table")
-    return 1 if catalogue.run(a.names or None, a.seed, sys.stdout, get_backend(a.backend)) else 0
+        return 1 if importlib.import_module("numpy_attention.tutor").print_gallery(sys.stdout) else 0
+    checks: Any = importlib.import_module("numpy_attention.tutor.checks")
+    return 1 if checks.run(a.names or None, a.seed, sys.stdout, get_backend(a.backend)) else 0
 
 
 def grade(a: argparse.Namespace) -> int:
     """Grade answers, or print hints or solutions; the exit code is 0 if every answer is right, otherwise 1."""
-    tutor: Any = importlib.import_module("numpy_attention.grade.run")
+    tutor: Any = importlib.import_module("numpy_attention.tutor.run")
     if not a.time_limit > 0:
         raise InputError(f"grade: --time-limit must be more than 0 seconds, got {a.time_limit:g}")
     if a.solution:

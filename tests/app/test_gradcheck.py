@@ -1,14 +1,14 @@
 """`gradcheck`: what it prints, and its exit code."""
 
 from numpy_attention.app.main import main
-from numpy_attention.catalogue import gallery, table
+from numpy_attention.tutor import checks, gallery
 from tests.app.commands import refused
 
 
 def test_gradcheck_command_sets_its_exit_code(capsys, monkeypatch):
     assert main(["gradcheck", "softmax"]) == 0
     assert "softmax" in capsys.readouterr().out
-    monkeypatch.setattr(table, "run", lambda names, seed, stream, backend: len(names))
+    monkeypatch.setattr(checks, "run", lambda names, seed, stream, backend: len(names))
     assert main(["gradcheck", "softmax", "linear", "--seed", "3"]) == 1
 
 

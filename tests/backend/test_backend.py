@@ -22,7 +22,6 @@ from numpy_attention import GPT, GPTConfig, Seq2Seq, Seq2SeqConfig
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import make_task
 from numpy_attention.backend import NumPyBackend, get_backend, move, to_host
-from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck.trees import leaves
 from numpy_attention.training import trainer as trainer_file
 from numpy_attention.training.clipping import clip_by_global_norm
@@ -30,6 +29,7 @@ from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.optimizers import SGD
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.trainer import Trainer
+from numpy_attention.tutor.catalogue import CATALOGUE
 from tests.backend.strict_array import WAITS, StrictArray, StrictBackend
 
 embedding = importlib.import_module("numpy_attention.ops.embedding")  # the module; `ops.embedding` is the function

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from check_site import FLAGS, served
 
-from numpy_attention import scaled_dot_product_attention, scaled_dot_product_attention_backward
-from numpy_attention.catalogue import MISTAKES
+from numpy_attention import scaled_dot_product_attention
 from numpy_attention.ops.softmax import SoftmaxCache, softmax_backward
+from numpy_attention.tutor import MISTAKES
 
 Arrays = dict[str, np.ndarray]
 INPUTS = ("q", "k", "v", "dy")
@@ -30,13 +30,13 @@ def expected(given: Arrays, scale: float, mistake: str = "") -> Arrays:
     of_attention = known is not None and known.covers == "scaled_dot_product_attention"
     y, cache = scaled_dot_product_attention(q, k, v, **options)
     weights, dweights = cache.weights, dy @ v.T
-    by = (known.op_backward if known and not of_attention else None) or softmax_backward
+    by = known.made("softmax_backward") if known and not of_attention else softmax_backward
     dscores = by(dweights, SoftmaxCache(weights, -1))
     found = {"weights": weights, "y": y, "dweights": dweights}
     if known and of_attention:
-        made, its_cache = (known.op or scaled_dot_product_attention)(q, k, v, **options)
+        made, its_cache = known.made("scaled_dot_product_attention")(q, k, v, **options)
         np.testing.assert_array_equal(made, y)
-        dq, dk, dv, _ = (known.op_backward or scaled_dot_product_attention_backward)(dy, its_cache)
+        dq, dk, dv, _ = known.made("scaled_dot_product_attention_backward")(dy, its_cache)
     else:
         dq, dk, dv = scale * dscores @ k, scale * dscores.T @ q, weights.T @ dy
         found["dscores"] = dscores

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.catalogue.table import EXERCISES
-from numpy_attention.grade.child import grade_here
-from numpy_attention.grade.run import answer_text
+from numpy_attention.tutor.catalogue import EXERCISES
+from numpy_attention.tutor.child import grade_here
+from numpy_attention.tutor.run import answer_text
 from tests.every import each
-from tests.grade.hand_in import written
+from tests.tutor.hand_in import written
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

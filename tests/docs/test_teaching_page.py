@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.catalogue import MISTAKES
-from numpy_attention.catalogue.table import EXERCISES
+from numpy_attention.tutor import MISTAKES
+from numpy_attention.tutor.catalogue import EXERCISES
+from numpy_attention.tutor.page import exercise_texts
 
 ROOT = Path(__file__).parents[2]
 TEACHING = (ROOT / "docs" / "teaching.md").read_text("utf-8")
@@ -38,7 +39,7 @@ def test_minutes_and_exercises_of_a_week_are_those_of_its_tutorials() -> None:
         numbers = re.findall(r"\d+", tutorials)
         assert int(minutes) == sum(map(minutes_of, numbers))
         for name in re.findall(r"`(\w+)`", exercises):
-            assert str(EXERCISES[name].tutorial) in numbers, name
+            assert str(exercise_texts()[name].tutorial) in numbers, name
 
 
 def test_named_mistakes_are_known_and_belong_to_the_exercise() -> None:

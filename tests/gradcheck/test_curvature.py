@@ -7,7 +7,6 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention import ops
-from numpy_attention.catalogue.table import CATALOGUE
 from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_layer, gradcheck_vjp, hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.complex_step import NoComplexStep
@@ -15,6 +14,7 @@ from numpy_attention.gradcheck.curvature import hessian_times
 from numpy_attention.gradcheck.problem import Problem
 from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.models import GPT, GPTConfig
+from numpy_attention.tutor.catalogue import CATALOGUE
 
 Arrays = dict[str, np.ndarray]
 

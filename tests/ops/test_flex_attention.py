@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.catalogue.pages.flex_attention import CAP, CAUSAL, SQUARE
 from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.tutor.pages.flex_attention import CAP, CAUSAL, SQUARE
 
 
 def drawn(rng: np.random.Generator) -> tuple[np.ndarray, ...]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.catalogue.table import PLAIN
+from numpy_attention.tutor.catalogue import PLAIN
 from tests.reference.cases import CASES, Case
 
 TOLERANCE = 1e-9

@@ -1,0 +1,110 @@
+"""The catalogue: all pages together, as entries, known mistakes and exercises.
+
+The cells of a page's tables are Python. They may use the public names of the package, `tiny`, `generator`, the sizes
+of the case, and the names of the page's module, `pages/NAME.py`, if there is one. Such a module may define:
+
+    PLAIN        {"softmax": f}: a second implementation of the forward in plain NumPy; f takes the arguments of the
+                 op, and for a layer also `layer`; f returns None for a variant that it does not support
+    TRIALS       {"Adam": trial}: checks of functions and classes without a gradient
+    QUESTIONS    {"top_p": Quiz(ask)}: questions of an exercise, or a Trial
+
+and ops, trials, questions and wrong functions that the page names.
+"""
+
+import importlib
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from numpy_attention import inside, layers, models, ops, recent, training
+from numpy_attention.pretrained.low_rank import LowRank
+from numpy_attention.tutor import tiny
+from numpy_attention.tutor.change import module_of
+from numpy_attention.tutor.entry import Entry, entry_of, generator
+from numpy_attention.tutor.exercise import Check, Exercise, Quiz, Try
+from numpy_attention.tutor.mistake import Mistake
+from numpy_attention.tutor.page import FOLDER, ExerciseText, Page, all_pages, exercise_texts
+
+_PUBLIC: dict[str, Any] = {
+    name: getattr(part, name) for part in (inside, ops, layers, models, training, recent) for name in part.__all__
+}
+NAMES: dict[str, Any] = {**vars(tiny), **_PUBLIC, "LowRank": LowRank, "np": np, "generator": generator}
+
+
+def names_of(page: Page) -> dict[str, Any]:
+    """The names that the cells of a page may use."""
+    return {**NAMES, **vars(module_of_page(page.name))}
+
+
+def module_of_page(name: str) -> types.ModuleType:
+    """The module with the functions of a page; an empty module if there is none."""
+    if not (FOLDER / f"{name}.py").is_file():
+        return types.ModuleType(name)
+    return importlib.import_module(f"numpy_attention.tutor.pages.{name}")
+
+
+@cache
+def exercise_module(name: str) -> types.ModuleType:
+    """The file of an exercise, followed by the solution of its page."""
+    text = exercise_texts()[name]
+    source = f"{text.file.read_text('utf-8')}\n\n{text.code}\n"
+    return module_of(source, f"exercise_{name}", f"<solution of {name}>")
+
+
+def _home(covers: str, page: Page) -> types.ModuleType:
+    """The module of a right op, layer or function: of the package, of the page, or the solution of an exercise."""
+    made = names_of(page).get(covers)
+    if made is not None:
+        return sys.modules[made.__module__]
+    return next(
+        module for module in map(exercise_module, (one.name for one in page.exercises)) if hasattr(module, covers))
+
+
+def _exercise(text: ExerciseText, page: Page) -> Exercise:
+    names, lists = names_of(page), text.lists
+    quizzes = {name: names["QUESTIONS"][name] for name in lists.get("Questions", ())}
+    right = {name: getattr(_home(name, page), name) for name in quizzes}
+    quizzes = {name: replace(one, right=right[name]) if isinstance(one, Quiz) else one for name, one in quizzes.items()}
+    memory = lists.get("Memory")
+    made = Exercise(
+        text.name, tuple(Try(row, names) for row in text.rows), quizzes, memory=names[memory[0]] if memory else None,
+        parts=lists.get("Allowed", ()), from_scratch="Forward" in lists, not_allowed=lists.get("Not allowed", ()),
+    )
+    known = (one for one in MISTAKES.values() if one.covers in made.subjects)
+    return replace(made, mistakes=tuple(one for one in known if one.name not in lists.get("Not recognized", ())))
+
+
+def _all(name: str) -> dict[str, Any]:
+    """The items of the dicts with this name in the modules of all pages."""
+    return {key: one for page in PAGES for key, one in getattr(module_of_page(page.name), name, {}).items()}
+
+
+PAGES = all_pages()
+CATALOGUE: dict[str, Entry] = {row["case"]: entry_of(row, names_of(page)) for page in PAGES for row in page.rows}
+PLAIN: dict[str, Callable[..., np.ndarray | None]] = _all("PLAIN")
+TRIALS: dict[str, Check] = _all("TRIALS")
+MISTAKES: dict[str, Mistake] = {
+    text.name: Mistake(**vars(text), home=_home(text.covers, page)) for page in PAGES for text in page.mistakes
+}
+_EXERCISES = {text.name: _exercise(text, page) for page in PAGES for text in page.exercises}
+EXERCISES: dict[str, Exercise] = {name: _EXERCISES[name] for name in exercise_texts()}
+_OURS = SimpleNamespace(**{
+    name: getattr(_home(name, page), name)
+    for page in PAGES for text in page.exercises for name in _EXERCISES[text.name].needed
+})
+
+
+def ours() -> Any:
+    """The right answers to the exercises, by name."""
+    return _OURS
+
+
+def mistakes_of(*covers: str) -> list[Mistake]:
+    """All known mistakes of these ops, layers or functions."""
+    return [mistake for mistake in MISTAKES.values() if mistake.covers in covers]

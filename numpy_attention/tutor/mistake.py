@@ -1,0 +1,57 @@
+"""A known mistake: a chapter with a few lines changed, from a page in pages.
+
+A mistake with `diagnosis` is in the gallery: the full check must catch it on the entries of its op, and its report must
+contain this text. A mistake without `diagnosis` is a likely wrong answer to an exercise: the tutor must recognize it.
+"""
+
+import sys
+import types
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.shapes import Sizes
+from numpy_attention.tutor.change import changed_module, with_functions_of
+from numpy_attention.tutor.entry import Entry
+from numpy_attention.tutor.page import Edit, MistakeText
+
+
+@dataclass(frozen=True)
+class Mistake(MistakeText):
+    """A mistake that can be made: `home` is the module of the right op, layer or function."""
+
+    home: types.ModuleType
+
+    @cached_property
+    def _changed(self) -> list[types.ModuleType]:
+        """The modules with the edits. A method may belong to a base class in another module."""
+        right = getattr(self.home, self.covers)
+        homes = {one.__name__: sys.modules[one.__module__] for one in right.__mro__} if isinstance(right, type) else {}
+        edits: dict[types.ModuleType, list[Edit]] = {}
+        for edit in self.edits:
+            edits.setdefault(homes.get(edit.where.partition(".")[0], self.home), []).append(edit)
+        return [changed_module(home, of_home, self.name) for home, of_home in edits.items()]
+
+    def made(self, name: str) -> Any:
+        """The op, backward, function or class with this name, with the mistake."""
+        right = getattr(self.home, name)
+        return self.class_with_mistake(right) if isinstance(right, type) else getattr(self._changed[0], name)
+
+    def class_with_mistake(self, cls: type) -> type:
+        """A subclass with the mistake."""
+        return with_functions_of(cls, self._changed)
+
+    def spoil(self, entry: Entry) -> Entry:
+        """A copy of the entry that contains the mistake."""
+        build = entry.build
+        if build is None:
+            return replace(entry, op=self.made(self.covers), op_backward=self.made(f"{self.covers}_backward"))
+
+        def build_with_mistake(sizes: Sizes, rng: np.random.Generator, dtype: Any) -> Any:
+            layer = build(sizes, rng, dtype)
+            layer.__class__ = self.class_with_mistake(type(layer))
+            return layer
+
+        return replace(entry, build=build_with_mistake)

@@ -1,0 +1,94 @@
+"""A mistake is an edit of a chapter with an explanation; an edit or page that does not fit is refused with its line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from numpy_attention.tutor.catalogue import CATALOGUE, EXERCISES, MISTAKES, TRIALS
+from numpy_attention.tutor.change import changed_module, module_of, with_functions_of
+from numpy_attention.tutor.mistake import Mistake
+from numpy_attention.tutor.page import FOLDER, Edit, read_page
+
+
+def test_every_mistake_has_both_explanations() -> None:
+    known = {entry.covers for entry in CATALOGUE.values()} | set(TRIALS)
+    known |= {subject for exercise in EXERCISES.values() for subject in exercise.subjects}
+    for mistake in MISTAKES.values():
+        assert mistake.covers in known, f"{mistake.name} belongs to {mistake.covers}, which has no entry and no trial"
+        for text in (mistake.wrong, mistake.hides):
+            assert text.endswith("."), mistake.name
+            assert len(text) > 10, mistake.name
+
+
+def changed(old: str, new: str = "    pass", where: str = "softmax_backward") -> Mistake:
+    edit = Edit(where, old.splitlines(), [new], 7)
+    return replace(MISTAKES["zero"], edits=(edit,))
+
+
+@pytest.mark.parametrize(("old", "where", "message"), [
+    ("    dx = dy + average", "softmax_backward", "they stand there 0 times:\n    dx = dy \\+ average"),
+    ("", "softmax_backward", "they stand there 0 times"),
+    ("    row_max = max_in_rows(x, axis)", "softmax_backward", "must stand exactly once in softmax_backward"),
+    ("    check_shapes(op, SHAPES, x=x)", "softmax", "they stand there 0 times"),
+    ("    pass", "soft_max", "there is no function soft_max"),
+])
+def test_edit_whose_old_lines_do_not_stand_once_is_refused(old: str, where: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"(?s)zero .line 7 of its page.*{message}"):
+        changed(old, where=where).made("softmax_backward")
+
+
+def test_old_lines_that_stand_twice_are_refused(tmp_path: Path) -> None:
+    module = module_of("def f(x):\n    x = x + 1\n    x = x + 1\n    return x\n", "twice", str(tmp_path / "twice.py"))
+    with pytest.raises(ValueError, match="they stand there 2 times"):
+        changed_module(module, [Edit("f", ["    x = x + 1"], ["    x = x + 2"], 1)], "twice")
+    once = changed_module(module, [Edit("f", ["    x = x + 1", "    return x"], ["    return x"], 1)], "once")
+    assert (module.f(0), once.f(0)) == (2, 1)
+
+
+def test_every_edit_stands_once_in_its_function() -> None:
+    for mistake in MISTAKES.values():
+        assert mistake.made(mistake.covers) is not None, mistake.name
+
+
+def test_mistake_of_a_layer_replaces_its_methods_in_a_copy() -> None:
+    entry = CATALOGUE["EncoderBlock: post-norm"]
+    cls = type(MISTAKES["residual_twice"].spoil(entry).case(0).layer)
+    right = type(entry.case(0).layer)
+    assert cls.__name__ == right.__name__ == "EncoderBlock"
+    assert issubclass(cls, right)
+    assert cls.backward is not right.backward
+
+
+def test_method_of_a_changed_base_class_does_not_hide_the_method_of_a_subclass() -> None:
+    class Base:
+        def f(self) -> str:
+            return "base"
+
+    class Sub(Base):
+        def f(self) -> str:
+            return "sub of " + super().f()
+
+    Base.__module__ = "of_base"
+    module = module_of("class Base:\n    def f(self):\n        return 'changed'\n", "of_base", "<of_base>")
+    assert with_functions_of(Sub, [module])().f() == "sub of base"
+    assert with_functions_of(Base, [module])().f() == "changed"
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("Hides: with a width of 1", "It hides: with a width of 1", "why a test may miss the mistake"),
+    ("Report: the backward returns zero\n", "", "has a part of the checker's report"),
+    ("@@ softmax_backward\n", "", "a diff must begin with a line"),
+    ("+    dx = np.zeros", "*    dx = np.zeros", "a line of a diff begins"),
+    ("## What is checked", "## What is tested", "unknown heading 'What is tested'"),
+    ("### Hints", "### Help", "needs the parts Hints and Solution"),
+    ("Chapter 3", "The chapter", "must name the chapter"),
+    ("| `softmax: axis 0` | `x: A B C` |", "| `softmax: axis 0` |", "a row must have 5 cells"),
+])
+def test_page_with_a_wrong_part_is_refused_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (FOLDER / "softmax.md").read_text("utf-8")
+    assert old in text
+    file = tmp_path / "softmax.md"
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"^softmax\.md(, line \d+)?: .*{message}"):
+        read_page(file)
