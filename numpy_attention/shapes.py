@@ -46,9 +46,9 @@ def check_shapes(
 ) -> None:
     """Refuse arguments that do not fit the line `shapes`, with one error that names the argument and the likely fix.
 
-    `fixes` has hints: "k" for a wrong k, "k.T" if k seems to be transposed, "..." for leading axes that differ, "V" for
-    an integer that is not below V, "T_k >= 1" and "H = G*H_kv" for this condition. `extra` is an integer that is always
-    allowed.
+    `fixes` has hints: "k" for a k of a wrong shape, "k.T" if k seems to be transposed, "mask: bool" for a mask of a
+    wrong dtype, "..." for leading axes that differ, "V" for an integer that is not below V, "T_k >= 1" and "H = G*H_kv"
+    for this condition. `extra` is an integer that is always allowed.
 
     Raises: TypeError for a wrong dtype, ValueError for a wrong shape or an integer that is too large.
 
@@ -62,7 +62,7 @@ def check_shapes(
     require_float(op, **{one.name: arrays[one.name] for one in given if one.kind in NUMBER_KINDS})
     for one in given:
         if one.kind == "bool":
-            require_bools(op, one.name, arrays[one.name], MASK, fixes.get(one.name, ""), "a boolean array")
+            require_bools(op, one.name, arrays[one.name], MASK, fixes.get(f"{one.name}: bool", ""), "a boolean array")
         elif one.kind == "int":
             require_integers(op, one.name, arrays[one.name])
     sizes = _sizes(shapes, tuple((one.name, arrays[one.name].shape) for one in given))
@@ -255,16 +255,22 @@ def _misfit(
     name, shape, expected = argument.name, given[argument.name], argument.axes
     if argument.broadcast:
         target = _target(argument, sizes)
-        return _Misfit(name, f"broadcastable to {expected} = {target}", (), _broadcast_fix(argument, shape, target))
+        fix = _broadcast_fix(argument, shape, target)
+        return _Misfit(name, f"broadcastable to {expected} = {target}", () if fix else (name,), fix)
     found: dict[str, Any] = dict(zip(reversed(argument.dims), reversed(shape)))
     if "..." in argument.dims:
         found["..."] = shape[: max(len(shape) - len(argument.dims) + 1, 0)]
     known = [dim for dim in argument.dims if dim in sizes]
     wrong = [dim for dim in known if found.get(dim) != sizes[dim]] or known
+    facts = {dim: f"{dim} = {sizes[dim]}" for dim in wrong}
+    if "..." in wrong:
+        facts["..."] = f"the leading axes {sizes['...']}"
+        if len(argument.dims) > 1 and len(found["..."]) != len(sizes["..."]):
+            facts["..."] = f"{len(sizes['...']) + len(argument.dims) - 1} axes"
     word = "with"
     for source in dict.fromkeys(sources[dim] for dim in wrong):
-        named = [f"{dim} = {sizes[dim]}" for dim in wrong if sources[dim] == source]
-        expected += f" {word} {', '.join(named)} as in {source} {given[source]}".replace("... =", "the leading axes")
+        expected += f" {word} {', '.join(facts[dim] for dim in wrong if sources[dim] == source)}"
+        expected += f" as in {source} {given[source]}"
         word = "and"
     if _fits(argument, (*shape[:-2], *shape[:-3:-1]), dict(sizes)):
         return _Misfit(name, expected, (f"{name}.T",), f"did you pass {name} transposed?")

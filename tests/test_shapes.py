@@ -86,7 +86,7 @@ Q, K, V = np.ones((2, 6, 5, 8)), np.ones((2, 3, 7, 8)), np.ones((2, 3, 7, 4))
 def test_message_names_argument_sizes_and_fix(change: dict[str, Any], message: str) -> None:
     arrays = {"q": Q, "k": K, "v": V, "mask": None, "bias": None, "sink": None, **change}
     with pytest.raises((TypeError, ValueError), match=message):
-        check_shapes("attention", SHAPES, fixes={"mask": "use another function"}, **arrays)
+        check_shapes("attention", SHAPES, fixes={"mask: bool": "use another function"}, **arrays)
 
 
 def test_integers_are_below_the_size_or_equal_to_the_extra_value() -> None:

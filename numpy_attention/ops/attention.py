@@ -66,7 +66,6 @@ NO_HEADS = (  # with fewer than four axes; then no heads share a key head
     "d_k >= 1; T_k >= 1"
 )
 FIXES = {
-    "q": "with a sink, q needs an axis of heads: q[None]",
     "k": "q and k are compared, so they share d_k",
     "k.T": "did you pass k already transposed?",
     "v": "every key has one value",
@@ -74,7 +73,8 @@ FIXES = {
     "H_q = G*H_kv": "grouped heads need H_q % H_kv == 0",
     "...": "q, k and v must come from the same batch; grouped heads need four axes, (B, H, T, d)",
     "sink": "one number for each head",
-    "mask": 'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
+    "mask": "rows are queries, columns are keys",
+    "mask: bool": 'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
     "if the mask holds 0 and -inf, to be added to the scores, pass mask_from_additive(mask)",
 }
 
@@ -201,7 +201,8 @@ def check_attention_arguments(
     """Check the arguments of all forms of attention; each error suggests a likely fix."""
     arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink}
     heads = sink is not None or getattr(q, "ndim", 0) >= 4
-    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=FIXES, **arrays)
+    fixes = FIXES if sink is None else {**FIXES, "q": "with a sink, q needs an axis of heads: q[None]"}
+    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=fixes, **arrays)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     if softcap is not None:

@@ -150,7 +150,8 @@ def sigmoid_gate(x: np.ndarray, gate: np.ndarray) -> tuple[np.ndarray, tuple[np.
     >>> sigmoid_gate(np.array([2.0, 2.0, 2.0]), np.array([-1000.0, 0.0, 1000.0]))[0]
     array([0., 1., 2.])
     """
-    check_shapes("sigmoid_gate", SHAPES["sigmoid_gate"], x=x, gate=gate)
+    fixes = {"gate": "one gate for each head is (B, H, T, 1)"}
+    check_shapes("sigmoid_gate", SHAPES["sigmoid_gate"], fixes=fixes, x=x, gate=gate)
     return x * _sigmoid(gate), (x, gate)
 
 
