@@ -172,6 +172,8 @@ def table(text: str, head: str, short: dict[str, str]) -> list[Row]:
         elif heads[0] == head and set(line) - set("|-: "):
             assert len(cells) == len(heads), f"a row must have {len(heads)} cells, got {line}"
             row = {**shared, **{name: cell for name, cell in zip(heads, cells) if cell}}
+            if "op" in row:
+                row[head] = f"{row['op']}: {row[head]}"
             row["inputs"] = re.sub(r"\w+", lambda word: short.get(word[0], word[0]), row.get("inputs", ""))
             rows.append(row)
     return rows

@@ -39,4 +39,5 @@ def plain_multi_head_attention(
     return y if "b_o" not in arrays else np.asarray(y + arrays["b_o"])
 
 
+SCORES = {"sink": True, "softcap": 2.0, "scale": 0.7}
 PLAIN = {"MultiHeadAttention": plain_multi_head_attention}
