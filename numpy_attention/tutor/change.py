@@ -1,6 +1,6 @@
 """Run the source of a module again with a few lines changed: that is how a known mistake is made.
 
-    changed_names(module, edits, "sum_without_weights")["softmax_backward"]
+    changed_module(module, edits, "sum_without_weights").softmax_backward
 
 The lines that an edit replaces must stand exactly once in its function. So whoever changes a chapter sees at once
 which known mistakes must be written again.
@@ -24,12 +24,17 @@ def module_of(text: str, name: str, file: str) -> types.ModuleType:
     return module
 
 
-def changed_module(module: types.ModuleType, edits: Iterable[Edit], mistake: str) -> types.ModuleType:
-    """The module with the edits."""
+def changed_module(
+    module: types.ModuleType, edits: Iterable[Edit], mistake: str, page: str = ""
+) -> types.ModuleType:
+    """The module with the edits.
+
+    Raises: ValueError for an edit that does not fit; the message names the page, its line and the mistake.
+    """
     file = str(module.__file__)
     lines = "".join(linecache.getlines(file)).splitlines()
     for edit in edits:
-        here = f"{mistake} (line {edit.line} of its page)"
+        here = f"pages/{page}.md, line {edit.line}: {mistake}"
         function = _function(lines, edit.where)
         if function is None:
             raise ValueError(f"{here}: there is no function {edit.where}")

@@ -32,7 +32,7 @@ class Mistake(MistakeText):
         edits: dict[types.ModuleType, list[Edit]] = {}
         for edit in self.edits:
             edits.setdefault(homes.get(edit.where.partition(".")[0], self.home), []).append(edit)
-        return [changed_module(home, of_home, self.name) for home, of_home in edits.items()]
+        return [changed_module(home, of_home, self.name, self.page) for home, of_home in edits.items()]
 
     def made(self, name: str) -> Any:
         """The op, backward, function or class with this name, with the mistake."""

@@ -25,7 +25,8 @@ def test_page_has_title_checks_hints_and_reasoning(name: str) -> None:
     assert all(len(hint) > 40 and hint.endswith((".", ")", "?")) for hint in page.hints)
     assert "  " not in page.checked + "".join(page.hints), "line ends must be single spaces"
     assert len(page.reasoning) > 200
-    assert all(len(line) <= 105 for line in page.solution.splitlines())
+    long = [line for line in page.solution.splitlines() if len(line) > 105]
+    assert not long, f"a terminal shows the solution: at most 101 columns in text and code, got {long}"
 
 
 @pytest.mark.parametrize("name", hand_in.by_default_a_few(EXERCISES))
@@ -37,6 +38,12 @@ def test_solution_passes(name: str) -> None:
         setattr(own[exercise.subjects[0]], method, own[method])
     grade = grade_module(exercise, SimpleNamespace(**own), examples=1)
     assert grade.state == "right", grade.text
+
+
+@each(EXERCISES)
+def test_tutorial_lists_the_exercise(name: str) -> None:
+    (tutorial,) = (hand_in.FOLDER.parent).glob(f"{exercise_texts()[name].tutorial:02d}-*.md")
+    assert f"exercises/{name}.py" in tutorial.read_text("utf-8"), f"{tutorial.name} does not list the exercise"
 
 
 def test_solution_for_terminal_has_indented_code_after_reasoning() -> None:
