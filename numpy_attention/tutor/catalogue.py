@@ -103,8 +103,3 @@ _OURS = SimpleNamespace(**{
 def ours() -> Any:
     """The right answers to the exercises, by name."""
     return _OURS
-
-
-def mistakes_of(*covers: str) -> list[Mistake]:
-    """All known mistakes of these ops, layers or functions."""
-    return [mistake for mistake in MISTAKES.values() if mistake.covers in covers]

@@ -170,13 +170,6 @@ def _layer(text: str, names: Mapping[str, Any], sizes: Sizes, rng: np.random.Gen
     return _value(text, {**names, "sizes": sizes}, sizes, rng=rng, dtype=dtype, tiny=tiny)
 
 
-def size_of(sizes: Sizes, name: str) -> int:
-    """The size with this name, which must be a single number."""
-    value = sizes[name]
-    assert isinstance(value, int)
-    return value
-
-
 def generator() -> np.random.Generator:
     """A generator for dropout; each new generator draws the same masks."""
     return np.random.default_rng(3)

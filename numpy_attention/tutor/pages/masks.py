@@ -1,18 +1,19 @@
 """The trial of the causal mask: it compares each element with the definition."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.gradcheck.spec import draw_sizes
-from numpy_attention.tutor.entry import Array, size_of
+from numpy_attention.tutor.entry import Array
 from numpy_attention.tutor.exercise import Trial
 
 
 def trial_of_causal_mask(make: Callable[..., Array], seed: int, square: bool = False) -> None:
     """Query i sees key j if j <= i + T_k - T_q: the last query and the last key have the same position."""
-    sizes = draw_sizes("x: T_q T_k", np.random.default_rng(seed))
-    T_q, T_k = size_of(sizes, "T_q"), size_of(sizes, "T_q" if square else "T_k")
+    sizes: Any = draw_sizes("x: T_q T_k", np.random.default_rng(seed))
+    T_q, T_k = sizes["T_q"], sizes["T_q" if square else "T_k"]
     if seed == 0:  # first the case of text generation: new queries, and a KV cache with earlier keys
         T_q, T_k = min(T_q, T_k), max(T_q, T_k)
     mask = np.asarray(make(T_q, T_k))
