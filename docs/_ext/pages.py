@@ -229,7 +229,8 @@ def write_checked(made: set[Path]) -> None:
     ]
     names = [page.name for page in read.all_pages()]
     for name in names:
-        write(DOCS / "checked" / f"{name}.md", [relink((CHECKED / f"{name}.md").read_text("utf-8"), CHECKED)], made)
+        text = relink((CHECKED / f"{name}.md").read_text("utf-8"), CHECKED)
+        write(DOCS / "checked" / f"{name}.md", ["---", "hide-toc: true", "---", text], made)
     text = relink((CHECKED / "README.md").read_text("utf-8"), CHECKED).partition("\n")[2].replace("\n## ", "\n### ")
     write(DOCS / "checked" / "index.md", [
         "# What is checked, known mistakes, exercises", "",
