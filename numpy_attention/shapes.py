@@ -5,7 +5,7 @@
     ids: int<V> B T, targets: int<V|-100> B T      integers below V; some targets are -100
     q: B H T d, k: B H_kv T d; H = G*H_kv          a size may be a product or sum of other sizes
     x: ... d; d >= 1                               a size may have a minimum
-    q: ... T_q d, mask: bool to ... T_q T_k        after `to`: this array is broadcastable to these sizes
+    q: ... T_q d, mask: bool to ... T_q T_k        this array is broadcastable to the sizes after the word `to`
 
 A chapter says in one line which arguments its op takes. `check_shapes` compares the arguments of a call with this line,
 `in_words` writes it for a docstring, and the checker draws test inputs from it (gradcheck/spec.py).
@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,20 +59,26 @@ def check_shapes(
     """
     spec, fixes = parse(shapes), fixes or {}
     given = [one for one in spec.arguments if arrays[one.name] is not None or not one.optional]
-    require_float(op, **{one.name: arrays[one.name] for one in given if one.kind in NUMBER_KINDS})
+    floats, others = {}, []
     for one in given:
+        if one.kind in NUMBER_KINDS:
+            floats[one.name] = arrays[one.name]
+        else:
+            others.append(one)
+    require_float(op, **floats)
+    for one in others:
         if one.kind == "bool":
             require_bools(op, one.name, arrays[one.name], MASK, fixes.get(f"{one.name}: bool", ""), "a boolean array")
-        elif one.kind == "int":
+        else:
             require_integers(op, one.name, arrays[one.name])
-    sizes = _sizes(shapes, tuple((one.name, arrays[one.name].shape) for one in given))
+    sizes = _sizes(shapes, tuple([(one.name, arrays[one.name].shape) for one in given]))
     if isinstance(sizes, _Misfit):
         fix = next((fixes[key] for key in sizes.keys if key in fixes), sizes.fix)
         raise shape_error(op, sizes.name, sizes.expected, arrays[sizes.name].shape, fix)
-    for one in given:
+    for one in others:
         if one.kind == "int":
             ids, allowed = arrays[one.name], one.extra if extra is None else extra
-            native = ids.astype(ids.dtype.type, copy=False)  # NumPy 2.0 crashes on big-endian uint64 == -100
+            native = ids.astype(ids.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays == -100
             ids = ids if allowed is None else np.where(native == allowed, 0, native)
             require_integers(op, one.name, ids, below=sizes[one.limit], fix=fixes.get(one.limit, ""))
 
@@ -152,7 +158,7 @@ class Spec:
         return value
 
 
-@cache
+@lru_cache(maxsize=1024)
 def parse(text: str) -> Spec:
     """Parse the text of a spec.
 
@@ -167,7 +173,7 @@ def parse(text: str) -> Spec:
         raise ValueError(f"spec: {twice[0]} appears twice in {text!r}")
     definitions, minima = [], []
     for tail in tails:
-        if least := re.fullmatch(r"\s*(\w+) >= (\d+)\s*", tail):
+        if least := re.fullmatch(r"\s*([A-Za-z_]\w*)\s*>=\s*(\d+)\s*", tail):
             minima.append((least[1], int(least[2])))
             continue
         name, equals, expression = (piece.strip() for piece in tail.partition("="))
@@ -194,6 +200,7 @@ def _sizes(line: str, shapes: tuple[tuple[str, Shape], ...]) -> dict[str, Any] |
     sizes: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for one in spec.arguments:
+        _require_plain(one, line)
         if one.name not in given:
             continue
         if not _fits(one, given[one.name], known := dict(sizes)):
@@ -205,25 +212,34 @@ def _sizes(line: str, shapes: tuple[tuple[str, Shape], ...]) -> dict[str, Any] |
             if sizes.get(name, least) < least:
                 return _Misfit(one.name, f"{one.axes} with {name} at least {least}", (f"{name} >= {least}",))
         for name, meaning in spec.definitions:
-            if wrong := _wrong_part(name, meaning, sizes):
-                source = sources[name]
-                expected = f"{one.axes} with {wrong} as in {source} {given[source]}"
-                return _Misfit(one.name, expected, (f"{name} = {meaning}", one.name))
+            if name not in sizes:
+                continue
+            if sum_of := re.fullmatch(r"(\w+)\+(\d+)", meaning):  # n = m+1 gives m
+                sizes[sum_of[1]], sources[sum_of[1]] = sizes[name] - int(sum_of[2]), sources[name]
+            elif factor := _wrong_factor(sizes[name], meaning, sizes):
+                divisor = f"{factor} a divisor of {name} = {sizes[name]} as in {sources[name]} {given[sources[name]]}"
+                return _Misfit(one.name, f"{one.axes} with {divisor}", (f"{name} = {meaning}", one.name))
     return sizes
 
 
-def _wrong_part(size: str, meaning: str, sizes: dict[str, Any]) -> str:
-    """What is wrong with sizes that must fit `H = G*H_kv`, where one factor may be unknown, or `n = m+1`."""
-    known = {"1": 1, **sizes}
-    parts = re.split(r"[*+]", meaning)
-    if size not in sizes:
-        return ""
-    if "+" in meaning:
-        wrong = all(part in known for part in parts) and sum(known[part] for part in parts) != sizes[size]
-        return f"{meaning} = {size} = {sizes[size]}" if wrong else ""
-    factor = next((part for part in parts if part in sizes), "")
-    wrong = bool(factor) and (sizes[factor] == 0 or sizes[size] % sizes[factor] != 0)
-    return f"{factor} a divisor of {size} = {sizes[size]}" if wrong else ""
+def _require_plain(argument: Argument, line: str) -> None:
+    """Refuse a line that `check_shapes` cannot check; test inputs can be drawn from more lines than these.
+
+    Raises: ValueError; the message quotes the argument.
+    """
+    dims = argument.dims[1:] if argument.dims[:1] == ("...",) else argument.dims
+    plain = all(dim.isidentifier() or dim.isdigit() for dim in dims)
+    if not plain or argument.kind == "complex" or (argument.kind == "int" and not argument.limit.isidentifier()):
+        raise ValueError(f"check_shapes: cannot check {argument.name} {argument.axes} in {line!r}; a size is a name")
+
+
+def _wrong_factor(size: int, product: str, sizes: dict[str, Any]) -> str:
+    """The known factor of `H = G*H_kv` that does not divide this H; "" if the factors fit, or if H is 0."""
+    parts = product.split("*")
+    known = [part for part in parts if part in sizes]
+    whole = math.prod(sizes[part] for part in known)
+    fits = size == whole if len(known) == len(parts) else whole and size % whole == 0
+    return "" if fits or not known or size == 0 else known[-1]
 
 
 def _fits(argument: Argument, shape: Shape, sizes: dict[str, Any]) -> bool:
@@ -237,14 +253,16 @@ def _fits(argument: Argument, shape: Shape, sizes: dict[str, Any]) -> bool:
         if leading < 0 or sizes.setdefault("...", shape[:leading]) != shape[:leading]:
             return False
         shape = shape[leading:]
-    return len(dims) == len(shape) and all(sizes.setdefault(dim, n) == n for dim, n in zip(dims, shape))
+    return len(dims) == len(shape) and all(
+        int(dim) == n if dim.isdigit() else sizes.setdefault(dim, n) == n for dim, n in zip(dims, shape)
+    )
 
 
 def _target(argument: Argument, sizes: dict[str, Any]) -> Shape:
     """The shape to which an array must be broadcastable."""
     target: Shape = ()
     for dim in argument.dims:
-        target += sizes[dim] if dim == "..." else (1,) if dim == "1" else (sizes[dim],)
+        target += sizes[dim] if dim == "..." else (int(dim) if dim.isdigit() else sizes[dim],)
     return target
 
 
@@ -261,12 +279,12 @@ def _misfit(
     if "..." in argument.dims:
         found["..."] = shape[: max(len(shape) - len(argument.dims) + 1, 0)]
     known = [dim for dim in argument.dims if dim in sizes]
-    wrong = [dim for dim in known if found.get(dim) != sizes[dim]] or known
+    count = len(argument.dims) - 1 + len(sizes["..."]) if "..." in known else len(argument.dims)
+    uneven = "..." in known and len(argument.dims) > 1 and len(shape) != count
+    wrong = [dim for dim in known if found.get(dim) != sizes[dim] or (uneven and dim == "...")] or known
     facts = {dim: f"{dim} = {sizes[dim]}" for dim in wrong}
     if "..." in wrong:
-        facts["..."] = f"the leading axes {sizes['...']}"
-        if len(argument.dims) > 1 and len(found["..."]) != len(sizes["..."]):
-            facts["..."] = f"{len(sizes['...']) + len(argument.dims) - 1} axes"
+        facts["..."] = f"{count} axes" if uneven else f"the leading axes {sizes['...']}"
     word = "with"
     for source in dict.fromkeys(sources[dim] for dim in wrong):
         expected += f" {word} {', '.join(facts[dim] for dim in wrong if sources[dim] == source)}"
@@ -274,12 +292,14 @@ def _misfit(
         word = "and"
     if _fits(argument, (*shape[:-2], *shape[:-3:-1]), dict(sizes)):
         return _Misfit(name, expected, (f"{name}.T",), f"did you pass {name} transposed?")
-    return _Misfit(name, expected, ("...", name) if "..." in wrong else (name,))
+    return _Misfit(name, expected, (f"{name}: ...", "...", name) if "..." in wrong else (name,))
 
 
 def _broadcast_fix(argument: Argument, shape: Shape, target: Shape) -> str:
     """The likely fix for an array that is not broadcastable."""
     name = argument.name
+    if argument.dims[-1:] == ("...",):
+        return ""
     if len(shape) > len(target):
         return f"it has more axes; if one is the axis of heads, remove it: {name}[:, 0]"
     if broadcasts_to((*shape[:-2], *shape[:-3:-1]), target):
@@ -287,7 +307,9 @@ def _broadcast_fix(argument: Argument, shape: Shape, target: Shape) -> str:
     if len(target) > 2 and shape == (target[0], target[-1]):
         new = ", ".join(["None"] * (len(target) - 2))
         return f"if each row belongs to one sequence, add the missing axes: {name}[:, {new}, :]"
-    return f"add the last axis: {name}[..., None]" if broadcasts_to(shape, target[:-1]) else ""
+    if len(shape) == len(target) - 1 and broadcasts_to(shape, target[:-1]):
+        return f"add the last axis: {name}[..., None]"
+    return ""
 
 
 def _argument(part: str, text: str) -> Argument:
@@ -299,7 +321,7 @@ def _argument(part: str, text: str) -> Argument:
     dims = rest.split()
     kind, limit, extra = _kind(dims, text)
     dims = dims[1:] if kind else dims
-    broadcast = dims[:1] == ["to"]
+    broadcast = dims[:1] == ["to"] and len(dims) > 1
     dims = dims[broadcast:]
     for expression in dims:
         if expression != "..." and not _is_expression(expression):

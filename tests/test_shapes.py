@@ -97,6 +97,61 @@ def test_integers_are_below_the_size_or_equal_to_the_extra_value() -> None:
         check_shapes("f", line, fixes={"V": "a hint"}, x=np.ones((2, 5)), ids=np.array([4, 5]))
 
 
+@pytest.mark.parametrize(
+    "line", ["x: d, y: 2*d", "x: T ... d", "x: d, ids: int<4> T", "x: d, ids: int<d+1> T", "x: complex d"])
+def test_refuses_a_line_that_it_cannot_check(line: str) -> None:
+    arrays = {one.name: np.ones(4) if one.kind != "int" else np.ones(4, int) for one in parse(line).arguments}
+    with pytest.raises(ValueError, match="check_shapes: cannot check"):
+        check_shapes("f", line, **arrays)
+
+
+def test_conditions_between_sizes() -> None:
+    line = "x: H, y: G, z: m; H = G*K; H = m+1"
+    check_shapes("f", line, x=np.ones(6), y=np.ones(3), z=np.ones(5))
+    check_shapes("f", "x: 3, y: A, z: B; A = B", x=np.ones(3), y=np.ones(2), z=np.ones(2))
+    for change, message in (
+        ({"y": np.ones(4)}, r"y must be \(G,\) with G a divisor of H = 6 as in x \(6,\), got \(4,\)"),
+        ({"z": np.ones(4)}, r"z must be \(m,\) with m = 5 as in x \(6,\), got \(4,\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            check_shapes("f", line, **{"x": np.ones(6), "y": np.ones(3), "z": np.ones(5), **change})
+    with pytest.raises(ValueError, match=r"x must be \(3,\), got \(2,\)"):
+        check_shapes("f", "x: 3", x=np.ones(2))
+    with pytest.raises(ValueError, match="a divisor of H"):
+        check_shapes("f", "h: H, a: A, b: B; H = A*B", h=np.ones(8), a=np.ones(2), b=np.ones(2))
+
+
+def test_drawn_sizes_keep_the_minima_of_their_line() -> None:
+    for seed in range(40):
+        assert draw_example("x: B d; d >= 4", seed)["x"].shape[1] >= 4
+
+
+def test_arrays_without_heads_or_axes(rng: np.random.Generator) -> None:
+    q, k, v = np.ones((2, 0, 3, 4)), np.ones((2, 0, 5, 4)), np.ones((2, 0, 5, 2))
+    assert na.scaled_dot_product_attention(q, k, v)[0].shape == (2, 0, 3, 2)
+    q, k, v = rng.standard_normal((3, 2, 5, 4))
+    y, cache = na.linear_attention(q, k, v, decay=np.array(-0.5))
+    np.testing.assert_allclose(y, na.linear_attention(q, k, v, decay=np.full((5, 1), -0.5))[0])
+    assert na.linear_attention_backward(np.ones_like(y), cache)[3].shape == ()
+
+
+def test_three_axes_have_no_grouped_heads_also_with_a_sink() -> None:
+    with pytest.raises(ValueError, match="k must be .* with the leading axes"):
+        na.scaled_dot_product_attention(np.ones((6, 3, 4)), np.ones((3, 5, 4)), np.ones((3, 5, 2)), sink=np.ones(6))
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: na.negative_log_likelihood(np.ones((2, 3, 7)), np.zeros((2, 3), int), class_weights=np.ones(6)),
+     r"class_weights must be .* with V = 7 as in log_probs \(2, 3, 7\), got \(6,\); one weight for each class"),
+    (lambda: na.sigmoid_gate(np.ones((2, 3)), np.ones((3, 2))), "one gate for each head"),
+    (lambda: na.linear_attention(*np.ones((3, 2, 1, 7, 4)), state=np.ones((3, 1, 4, 4))), "pass cache.state of the"),
+    (lambda: na.scaled_dot_product_attention(np.ones((2, 5)), np.ones(5), np.ones(5)), "k must be .* with 2 axes as"),
+], ids=["class weights", "gate", "state", "axes"])
+def test_hint_belongs_to_the_argument(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 def test_line_in_words() -> None:
     assert in_words(SHAPES).startswith("q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k)")
     assert in_words("ids: int<V> B T") == "ids (B, T) of integers in [0, V)"

@@ -161,7 +161,7 @@ def draw_sizes(
         pool[int(rng.integers(max(count, 1)))] = 1
     sizes: Sizes = dict(fixed or {})
     for name in names:
-        least = (at_least or {}).get(name, 1)
+        least = max((at_least or {}).get(name, 1), dict(spec.minima).get(name, 1))
         sizes[name] = tuple(pool.pop() for _ in range(leading)) if name == "..." else max(pool.pop(), least)
     return sizes
 
@@ -197,7 +197,7 @@ def _drawn_shape(argument: Argument, shape: Shape, rng: np.random.Generator) -> 
     if not argument.broadcast or not shape:
         return shape
     some = tuple(1 if rng.random() < 0.3 else size for size in shape)
-    return some[int(rng.integers(len(some))) :]
+    return some[int(rng.integers(len(some) + (argument.kind in ("float", "bool")))) :]
 
 
 def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:

@@ -200,9 +200,11 @@ def check_attention_arguments(
 ) -> None:
     """Check the arguments of all forms of attention; each error suggests a likely fix."""
     arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink}
-    heads = sink is not None or getattr(q, "ndim", 0) >= 4
-    fixes = FIXES if sink is None else {**FIXES, "q": "with a sink, q needs an axis of heads: q[None]"}
-    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=fixes, **arrays)
+    heads = getattr(q, "ndim", 0) >= 4
+    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=FIXES, **arrays)
+    if sink is not None and not heads:
+        fixes = {**FIXES, "q": "with a sink, q needs an axis of heads: q[None]"}
+        check_shapes(op, "q: ... H_q T_q d_k, sink: H_q", fixes=fixes, q=q, sink=sink)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
     if softcap is not None:

@@ -100,7 +100,7 @@ def cross_entropy(
     fixes = target_fixes(ignore_index, "logits")
     check_shapes(op, SHAPES[op], extra=ignore_index, fixes=fixes, logits=logits, targets=targets)
     x = as_rows(logits)  # (N_all, V)
-    w = _like(op, class_weights, x)
+    w = _like(op, class_weights, logits=logits)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, x, w, reduction)
     losses, p, _, total = negative_log_likelihood_rows(x, safe_targets, label_smoothing, class_weights=w)
     p /= total
@@ -142,7 +142,7 @@ def negative_log_likelihood(
     fixes = target_fixes(ignore_index, "log_probs")
     check_shapes(op, SHAPES[op], extra=ignore_index, fixes=fixes, log_probs=log_probs, targets=targets)
     y = as_rows(log_probs)  # (N_all, V)
-    w = _like(op, class_weights, y)
+    w = _like(op, class_weights, log_probs=log_probs)
     safe_targets, counted, num_counted = counted_positions(targets, ignore_index, y, w, reduction)
     losses = -np.take_along_axis(y, safe_targets, axis=-1)  # (N_all, 1)
     if w is not None:
@@ -184,7 +184,7 @@ def counted_positions(
 
 def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
     """True where a target counts, in an array with the shape of targets."""
-    native = targets.astype(targets.dtype.type, copy=False)  # NumPy 2.0 crashes on big-endian uint64 != -100
+    native = targets.astype(targets.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays != -100
     return native != ignore_index
 
 
@@ -263,14 +263,15 @@ def target_fixes(ignore_index: int, logits: str) -> dict[str, str]:
     }
 
 
-def _like(op: str, class_weights: np.ndarray | None, x: np.ndarray) -> np.ndarray | None:
-    """The class weights on the device and in the dtype of x."""
+def _like(op: str, class_weights: np.ndarray | None, **logits: Any) -> np.ndarray | None:
+    """The class weights on the device and in the dtype of the logits, the only other argument."""
     if class_weights is None:
         return None
     require_float(op, class_weights=class_weights)
+    [(name, x)] = logits.items()
     w = np.asarray(class_weights, like=x).astype(x.dtype)
     fixes = {"class_weights": "one weight for each class"}
-    check_shapes(op, "logits: N V, class_weights: V", fixes=fixes, logits=x, class_weights=w)
+    check_shapes(op, f"{name}: ... V, class_weights: V", fixes=fixes, class_weights=w, **logits)
     return w
 
 

@@ -55,7 +55,7 @@ NO_HEADS = (  # with fewer than four axes, as in Chapter 6
 )
 FIXES = {
     **OF_ATTENTION, "k": "q and k have the same T and d_k; an earlier text comes in as its state, not as its keys",
-    "state": "pass cache.state of the call before",
+    **dict.fromkeys(("state", "state: ..."), "pass cache.state of the call before"),
 }
 
 
@@ -170,7 +170,7 @@ def grouped(q: Any, k: Any, v: Any, decay: Any, beta: Any, state: Any) -> tuple[
     """
     *lead, T, d_k = k.shape
     state = np.zeros_like(v, shape=(*lead, d_k, v.shape[-1])) if state is None else state
-    decay, beta = (x if x is None else np.broadcast_to(x, (*lead, T, x.shape[-1])) for x in (decay, beta))
+    decay, beta = (x if x is None else np.broadcast_to(x, (*lead, T, *(x.shape[-1:] or (1,)))) for x in (decay, beta))
     others = (x if x is None else x[..., None, :, :] for x in (k, v, decay, beta, state))
     return q.reshape(*lead, q.size // max(k.size, 1), T, d_k), *others
 

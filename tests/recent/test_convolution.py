@@ -116,7 +116,7 @@ def test_text_without_tokens_keeps_the_state(rng: np.random.Generator) -> None:
     ({"w": np.ones((3, 0))}, ValueError, r"w must be \(C, n\) with n at least 1"),
     ({"w": np.ones((3, 1, 4))}, ValueError, r"w must be \(C, n\)"),
     ({"b": np.ones(2)}, ValueError, r"b must be \(C,\) with C = 3 as in x .*, got \(2,\)"),
-    ({"state": np.ones((2, 4, 3))}, ValueError, r"state must be .* with m\+1 = n = 4 .*, got \(2, 4, 3\)"),
+    ({"state": np.ones((2, 4, 3))}, ValueError, r"state must be .* with m = 3 as in w .*, got \(2, 4, 3\)"),
     ({"state": np.ones((3, 3))}, ValueError, "state must be"),
     ({"state": np.ones((2, 3, 3), np.float32)}, TypeError, "state must be float64, the dtype of x"),
     ({"b": np.ones(3, np.float32)}, TypeError, "b must be float64"),
