@@ -136,7 +136,7 @@ def test_arrays_without_heads_or_axes(rng: np.random.Generator) -> None:
 
 
 def test_three_axes_have_no_grouped_heads_also_with_a_sink() -> None:
-    with pytest.raises(ValueError, match="k must be .* with the leading axes"):
+    with pytest.raises(ValueError, match=r"k must be .* with the leading axes"):
         na.scaled_dot_product_attention(np.ones((6, 3, 4)), np.ones((3, 5, 4)), np.ones((3, 5, 2)), sink=np.ones(6))
 
 
