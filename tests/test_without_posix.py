@@ -32,7 +32,7 @@ import numpy as np
 import numpy_attention as na
 from numpy_attention.app.main import main
 
-RUN_AT_IMPORT = ("__main__", "grade.child", "grade.worker", "tutor.child")
+RUN_AT_IMPORT = ("__main__", "tutor.child")
 for module in pkgutil.walk_packages(na.__path__, "numpy_attention."):
     if not module.name.endswith(RUN_AT_IMPORT):
         importlib.import_module(module.name)

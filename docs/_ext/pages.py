@@ -99,7 +99,7 @@ def write(path: Path, lines: list[str], made: set[Path]) -> None:
     text = "\n".join(lines).rstrip() + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text("utf-8") != text:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     made.add(path)
 
 

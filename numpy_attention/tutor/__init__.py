@@ -9,6 +9,7 @@ The pages: text that a student or a teacher can read, and data for everything be
 
     pages        one page in Markdown for each chapter; see pages/README.md
     page         reads a page;  entry, mistake, exercise: what is on a page;  change: a chapter with a few lines changed
+    tiny         very small models;  compare: whether two results are equal
     catalogue    all pages together
     properties   what must hold for every entry, besides right gradients
 
@@ -24,11 +25,15 @@ The tutor
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from numpy_attention.errors import InputError
+
 if TYPE_CHECKING:
     from numpy_attention.tutor.catalogue import CATALOGUE, MISTAKES
     from numpy_attention.tutor.gallery import GALLERY, catch, print_gallery
     from numpy_attention.tutor.mistake import Mistake
 
+if not __debug__:
+    raise InputError("the tutor checks with assert: run Python without -O and without PYTHONOPTIMIZE")
 __all__ = ["CATALOGUE", "GALLERY", "MISTAKES", "Mistake", "catch", "print_gallery"]
 _ELSEWHERE = {"CATALOGUE": "catalogue", "MISTAKES": "catalogue", "Mistake": "mistake"}
 

@@ -1,4 +1,4 @@
-"""A student's functions: an exception of them names its line, and what they print is kept."""
+"""Calls a student's functions: an exception gets the line of the file, and printed text is stored."""
 
 import faulthandler
 import functools

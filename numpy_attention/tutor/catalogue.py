@@ -8,7 +8,7 @@ of the case, and the names of the page's module, `pages/NAME.py`, if there is on
     TRIALS       {"Adam": trial}: checks of functions and classes without a gradient
     QUESTIONS    {"top_p": Quiz(ask)}: questions of an exercise, or a Trial
 
-and ops, trials, questions and wrong functions that the page names.
+It also defines the functions and classes that the cells name.
 """
 
 import importlib
@@ -37,9 +37,10 @@ _PUBLIC: dict[str, Any] = {
 NAMES: dict[str, Any] = {**vars(tiny), **_PUBLIC, "LowRank": LowRank, "np": np, "generator": generator}
 
 
-def names_of(page: Page) -> dict[str, Any]:
+@cache
+def names_of(page: str) -> dict[str, Any]:
     """The names that the cells of a page may use."""
-    return {**NAMES, **vars(module_of_page(page.name))}
+    return {**NAMES, **vars(module_of_page(page))}
 
 
 def module_of_page(name: str) -> types.ModuleType:
@@ -59,15 +60,17 @@ def exercise_module(name: str) -> types.ModuleType:
 
 def _home(covers: str, page: Page) -> types.ModuleType:
     """The module of a right op, layer or function: of the package, of the page, or the solution of an exercise."""
-    made = names_of(page).get(covers)
+    made = names_of(page.name).get(covers)
     if made is not None:
         return sys.modules[made.__module__]
-    return next(
-        module for module in map(exercise_module, (one.name for one in page.exercises)) if hasattr(module, covers))
+    for module in map(exercise_module, (one.name for one in page.exercises)):
+        if hasattr(module, covers):
+            return module
+    raise ValueError(f"{page.name}.md: there is no op, layer or function {covers}")
 
 
 def _exercise(text: ExerciseText, page: Page) -> Exercise:
-    names, lists = names_of(page), text.lists
+    names, lists = names_of(page.name), text.lists
     quizzes = {name: names["QUESTIONS"][name] for name in lists.get("Questions", ())}
     right = {name: getattr(_home(name, page), name) for name in quizzes}
     quizzes = {name: replace(one, right=right[name]) if isinstance(one, Quiz) else one for name, one in quizzes.items()}
@@ -76,7 +79,8 @@ def _exercise(text: ExerciseText, page: Page) -> Exercise:
         text.name, tuple(Try(row, names) for row in text.rows), quizzes, memory=names[memory[0]] if memory else None,
         parts=lists.get("Allowed", ()), from_scratch="Forward" in lists, not_allowed=lists.get("Not allowed", ()),
     )
-    known = (one for one in MISTAKES.values() if one.covers in made.subjects)
+    subjects = made.subjects
+    known = (one for one in MISTAKES.values() if one.covers in subjects)
     return replace(made, mistakes=tuple(one for one in known if one.name not in lists.get("Not recognized", ())))
 
 
@@ -86,7 +90,7 @@ def _all(name: str) -> dict[str, Any]:
 
 
 PAGES = all_pages()
-CATALOGUE: dict[str, Entry] = {row["case"]: entry_of(row, names_of(page)) for page in PAGES for row in page.rows}
+CATALOGUE: dict[str, Entry] = {row["case"]: entry_of(row, names_of(page.name)) for page in PAGES for row in page.rows}
 PLAIN: dict[str, Callable[..., np.ndarray | None]] = _all("PLAIN")
 TRIALS: dict[str, Check] = _all("TRIALS")
 MISTAKES: dict[str, Mistake] = {

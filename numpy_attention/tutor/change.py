@@ -2,8 +2,8 @@
 
     changed_module(module, edits, "sum_without_weights").softmax_backward
 
-The lines that an edit replaces must stand exactly once in its function. So whoever changes a chapter sees at once
-which known mistakes must be written again.
+The lines that an edit replaces must occur exactly once in the function. If you change a chapter, a test names the
+mistakes that you must write again.
 """
 
 import ast
@@ -43,11 +43,12 @@ def changed_module(
         if len(places) != 1:
             what = "\n".join(edit.old)
             raise ValueError(
-                f"{here}: the old lines must stand exactly once in {edit.where}, but they stand there {len(places)} "
-                f"times:\n{what}"
-            )
+                f"{what}\n{here}: these lines must occur exactly once in {edit.where}, but occur {len(places)} times")
         lines[places[0] : places[0] + size] = edit.new
-    return module_of("\n".join(lines) + "\n", module.__name__, f"<{mistake}>")
+    try:
+        return module_of("\n".join(lines) + "\n", module.__name__, f"<{mistake}>")
+    except SyntaxError as error:
+        raise ValueError(f"pages/{page}.md: {mistake}: the new lines are not valid Python: {error}") from error
 
 
 def with_functions_of(cls: type, changed: Iterable[types.ModuleType]) -> type:

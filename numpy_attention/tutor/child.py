@@ -2,8 +2,8 @@
 
     python -P -m numpy_attention.tutor.child FILE EXERCISE SECONDS
 
-With -P, and with the folder of the file at the end of Python's path, a file beside the exercise, such as copy.py, is
-not imported in place of Python's own module.
+With -P, and with the folder of the file at the end of Python's path, a file in the folder of the exercise, such as
+copy.py, is not imported in place of Python's own module.
 """
 
 import contextlib

@@ -116,7 +116,8 @@ class Quiz:
         """For each question the answers for some seeds; None if the function raises an error."""
 
         def ask(seed: int) -> list[Any]:
-            return [_or_none(function, arguments) for _, arguments in self.ask(np.random.default_rng(seed))]
+            given = [copy.deepcopy(arguments) for _, arguments in self.ask(np.random.default_rng(seed))]
+            return [or_none(partial(function, *arguments)) for arguments in given]
 
         return [list(answers) for answers in zip(*map(ask, SEEDS))]
 
@@ -136,9 +137,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise: its tries and, in `quizzes`, the quiz or trial of each function without a gradient, by name.
-
-    """
+    """One exercise: its tries and, in `quizzes`, the quiz or trial of each function without a gradient, by name."""
 
     name: str
     tries: tuple[Try, ...] = ()
@@ -173,10 +172,11 @@ class Exercise:
         return [*self.quizzes, *(self.subjects if self.from_scratch else ()), *self.not_allowed]
 
 
-def _or_none(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+def or_none(run: Callable[[], Any]) -> Any:
+    """The result of a call, or None if it raises an exception."""
     try:
         with np.errstate(all="ignore"):
-            return function(*copy.deepcopy(arguments))
+            return run()
     except Exception:  # an answer may raise any error
         return None
 

@@ -60,8 +60,6 @@ def trials_of(mistake: Mistake) -> list[Check]:
 
 def entries_of(mistake: Mistake) -> list[Entry]:
     """The entries for a mistake: those of its op or, without `diagnosis`, entries from the inputs of its exercise."""
-    if mistake.covers in TRIALS:
-        return []
     if mistake.diagnosis:
         return [entry for entry in CATALOGUE.values() if entry.covers == mistake.covers]
     tries = [one for exercise in EXERCISES.values() for one in exercise.tries if one.name == mistake.covers]

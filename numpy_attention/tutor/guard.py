@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-PACKAGE = "numpy_attention"
+PACKAGE, CHECKER = "numpy_attention", "numpy_attention.gradcheck"
 ROOT = str(Path(__file__).parents[1])
 CALLS_ANSWERS = str(Path(__file__).with_name("answer.py"))  # every call of a student's function comes from this file
 METHODS = ("backward", "step")
@@ -25,7 +25,8 @@ def guard_answers(answers: Collection[str], parts: Collection[str]) -> None:
     guards: dict[Any, Callable[..., Any]] = {}  # a function that two modules import has one guard
     for module in [module for name, module in sys.modules.items() if name.split(".")[0] == PACKAGE]:
         for name, made in list(vars(module).items()):
-            if not str(getattr(made, "__module__", "")).startswith(PACKAGE) or name in parts:
+            home = str(getattr(made, "__module__", ""))
+            if not home.startswith(PACKAGE) or home.startswith(CHECKER) or name in parts:
                 continue
             if isinstance(made, types.FunctionType) and (name.endswith("_backward") or name in answers):
                 setattr(module, name, guards.setdefault(made, _guarded(made, name)))
@@ -42,7 +43,7 @@ def _guarded(f: Callable[..., Any], name: str) -> Callable[..., Any]:
     @functools.wraps(f)
     def call(*args: Any, **kwargs: Any) -> Any:
         file = sys._getframe(1).f_code.co_filename  # the caller's file
-        if file == CALLS_ANSWERS or not file.startswith(ROOT):
+        if file == CALLS_ANSWERS or not file.startswith((ROOT, "<")):  # "<...>" is a known mistake or a solution
             raise NotOwnWork(
                 f"{name} of the package is not your own answer. Write your own (the hints help); "
                 "then compare both functions in another file, which is a good test"

@@ -14,6 +14,8 @@ from typing import NamedTuple
 HERE = Path(__file__).parent
 FOLDER = HERE / "pages"
 EXERCISE_FOLDERS = (HERE / "exercises", HERE.parents[1] / "tutorials" / "exercises")  # in a wheel, in a repository
+COLUMNS = {"case", "try", "inputs", "options", "layer", "sizes", "first", "refused", "tolerance"}
+LISTS = {"Questions", "Allowed", "Not allowed", "Not recognized", "Memory"}
 Row = dict[str, str]  # a row of a table: the cells without backticks, by the heads of their columns
 
 
@@ -92,7 +94,7 @@ class Page:
 @cache
 def all_pages() -> tuple[Page, ...]:
     """All pages, in the order of the chapters; pages of one chapter are in the order of their names."""
-    files = sorted(file for file in FOLDER.glob("*.md") if file.name != "README.md")
+    files = sorted(file for file in FOLDER.iterdir() if file.suffix == ".md" and file.name != "README.md")
     return tuple(sorted(map(read_page, files), key=lambda page: page.chapter))
 
 
@@ -108,11 +110,11 @@ def read_page(file: Path) -> Page:
 
     Raises: ValueError for a part that is missing or unknown; the message names the file and the line.
     """
-    text = file.read_text(encoding="utf-8")
+    text = file.read_text(encoding="utf-8-sig")
     names = re.findall(r"^\* `(\w+)` is `(.+)`", text, re.MULTILINE)
     short = {name: meaning.replace("\\|", "|") for name, meaning in names}
     parts = list(sections(text))
-    rows, mistakes, exercises = table(parts[0].text, "case", short), [], []
+    rows, mistakes, exercises = list[Row](), list[MistakeText](), list[ExerciseText]()
     for i, part in enumerate(parts):
         try:
             if part.title == "What is checked":
@@ -121,13 +123,12 @@ def read_page(file: Path) -> Page:
                 known, covers = bool(found[1]), found[1] or found[2]
                 mistakes += [_mistake(file.stem, covers, one, known) for one in below(parts, i)]
             elif found := re.fullmatch(r"Exercise `(\w+)`: (.+)", part.title):
-                hints, solution = below(parts, i)
-                exercises.append(_exercise(found[1], found[2], part, hints, solution, short))
+                exercises.append(_exercise(found[1], found[2], part, below(parts, i), short))
             elif part.level == 2:
                 raise ValueError(f"unknown heading {part.title!r}")
         except (AssertionError, ValueError) as error:
             raise ValueError(f"{file.name}, line {part.line}: {error}") from error
-    chapter = re.search(r"Chapter (\d+)", parts[0].text)
+    chapter = re.search(r"Chapter (\d+)", parts[0].text) if parts else None
     if chapter is None:
         raise ValueError(f"{file.name}: the text below the title must name the chapter, as in 'Chapter 3'")
     return Page(file.stem, parts[0].title, int(chapter[1]), rows, mistakes, exercises)
@@ -143,7 +144,7 @@ def sections(text: str) -> Iterator[Section]:
             heads.append(i)
     for start, end in zip(heads, [*heads[1:], len(lines)]):
         marks, _, title = lines[start].partition(" ")
-        yield Section(len(marks), title, "\n".join(lines[start + 1 : end]).strip("\n"), start + 1)
+        yield Section(len(marks), title, "\n".join(lines[start + 1 : end]), start + 1)
 
 
 def below(parts: list[Section], i: int) -> list[Section]:
@@ -169,6 +170,8 @@ def table(text: str, head: str, short: dict[str, str]) -> list[Row]:
             shared, heads = ({} if heads else shared), []
         elif not heads:
             heads = cells
+            unknown = set(heads) - COLUMNS if heads[0] == head else ()
+            assert not unknown, f"unknown column {', '.join(unknown)}"
         elif heads[0] == head and set(line) - set("|-: "):
             assert len(cells) == len(heads), f"a row must have {len(heads)} cells, got {line}"
             row = {**shared, **{name: cell for name, cell in zip(heads, cells) if cell}}
@@ -199,7 +202,7 @@ def _mistake(page: str, covers: str, part: Section, known: bool) -> MistakeText:
         key = word if colon and word in texts else "wrong"
         if not texts[key]:  # a later paragraph is for the reader alone
             texts[key] = one_line(rest if key != "wrong" else paragraph)
-    edits = [edit for diff, line in blocks(part.text, "diff") for edit in _edits(diff, part.line + line + 2)]
+    edits = [edit for diff, line in blocks(part.text, "diff") for edit in _edits(diff, part.line + line + 1)]
     assert texts["wrong"], f"{name}: the first paragraph must explain the mistake"
     assert texts["Hides"], f"{name}: a paragraph must explain, after 'Hides: ', why a test may miss the mistake"
     assert bool(texts["Report"]) == known, (
@@ -229,16 +232,16 @@ def _edits(diff: str, line: int) -> Iterator[Edit]:
         yield edit
 
 
-def _exercise(
-    name: str, title: str, part: Section, hints: Section, solution: Section, short: dict[str, str]
-) -> ExerciseText:
-    assert (hints.title, solution.title) == ("Hints", "Solution"), f"{name} needs the parts Hints and Solution"
+def _exercise(name: str, title: str, part: Section, parts: list[Section], short: dict[str, str]) -> ExerciseText:
+    assert [one.title for one in parts] == ["Hints", "Solution"], f"{name} needs the parts Hints and Solution"
+    hints, solution = parts
     tutorial = re.search(r"Tutorial (\d+)", part.text)
     checked = re.search(r"\*\*What is checked\.\*\* (.+?)(?:\n\n|$)", part.text, re.DOTALL)
     assert tutorial, f"{name}: the text must name the tutorial, as in 'Tutorial 3'"
     assert checked, f"{name}: there is no paragraph **What is checked.**"
-    lists = re.findall(r"^(Questions|Allowed|Not allowed|Not recognized|Memory): (.+)\.$", part.text, re.MULTILINE)
+    lists = re.findall(r"^(\w[a-z ]+): (`\w+`(?:, `\w+`)*)\.?$", part.text, re.MULTILINE)
     named = {word: tuple(re.findall(r"`(\w+)`", names)) for word, names in lists}
+    assert set(named) <= LISTS, f"{name}: unknown line {', '.join(set(named) - LISTS)}"
     if "You also write the forward." in part.text:
         named["Forward"] = ()
     code = [block for block, _ in blocks(solution.text, "python")]
@@ -246,5 +249,5 @@ def _exercise(
     return ExerciseText(
         name, title, int(tutorial[1]), table(part.text, "try", short), named, one_line(checked[1]),
         tuple(map(one_line, re.split(r"^\d\. ", hints.text, flags=re.MULTILINE)[1:])),
-        solution.text.partition("\n\n```python")[0], code[0],
+        solution.text.partition("\n\n```python")[0].strip(), code[0],
     )

@@ -4,6 +4,7 @@ An answer has a known mistake if the two have the same outcome on every input, a
 outcome on at least one input. Sizes that all differ show a wrong transpose; some mistakes run only with equal sizes.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.catalogue import ours
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Entry
-from numpy_attention.tutor.exercise import Exercise
+from numpy_attention.tutor.exercise import Exercise, or_none
 from numpy_attention.tutor.mistake import Mistake
 
 
@@ -52,8 +53,8 @@ def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
     known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
     if subject in exercise.quizzes:
         outcome_of = exercise.quizzes[subject].outcome
-        theirs, right = _or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
-        made = [(mistake, _or_none(lambda mistake=mistake: outcome_of(mistake.made(subject)))) for mistake in known]
+        theirs, right = or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
+        made = [(mistake, or_none(partial(lambda one: outcome_of(one.made(subject)), mistake))) for mistake in known]
         return _matching(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
     entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
     found, rest = set[str](), known
@@ -100,8 +101,7 @@ def _matching(theirs: list[Any] | None, right: list[Any], made: list[tuple[Mista
 def _outputs(entry: Entry, seed: int, sizes: Sizes, dtype: Any) -> Any:
     """Only the outputs of the forward; None if it raises an exception."""
     problem = entry.case(seed, dtype, sizes).problem()
-    with np.errstate(all="ignore"):
-        return _or_none(lambda: problem.run(problem.inputs)[0])
+    return or_none(lambda: problem.run(problem.inputs)[0])
 
 
 def _draws(entry: Entry) -> list[tuple[int, Sizes]]:
@@ -109,10 +109,3 @@ def _draws(entry: Entry) -> list[tuple[int, Sizes]]:
     drawn: list[tuple[int, Sizes]] = [(seed, entry.sizes(np.random.default_rng(seed))) for seed in range(4)]
     equal: Sizes = {name: (3, 3) if name == "..." else 3 for name in drawn[0][1]}
     return [*drawn, (5, {**equal, **entry.fixed})]
-
-
-def _or_none(run: Any) -> Any:
-    try:
-        return run()
-    except Exception:  # an answer may raise any exception
-        return None

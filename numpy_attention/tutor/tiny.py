@@ -17,7 +17,10 @@ def tiny_model(
     kind: Any, sizes: Sizes, rng: np.random.Generator, dtype: Any, rank: int = 0, recompute: bool = False,
     rows: int = 0, **config: Any,
 ) -> Any:
-    """A small model: with changes of low rank, with recomputed blocks, with the loss of `rows` rows at once."""
+    """A small model. `rank` adds changes of low rank; `recompute` runs each block again in the backward.
+
+    `rows` is the number of rows of logits that the loss computes at a time.
+    """
     V: Any = sizes["V"]
     vocabularies = {"vocab_size": V}
     if kind is Seq2Seq:

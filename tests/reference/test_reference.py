@@ -71,7 +71,7 @@ def test_forward_and_backward_agree_with_pytorch(name: str, case: Case, stored: 
 
 
 def test_every_op_is_compared_with_pytorch_or_a_plain_form() -> None:
-    """Each op is compared with PyTorch here, or with a plain form on its page of the catalogue."""
+    """Each op is compared with PyTorch here, or with a plain form in the module of its page."""
     compared = {case.op for case in CASES.values()}
     public = {name.removesuffix("_backward") for name in dir(na) if name.endswith("_backward")}
     assert len(public & compared) > 10

@@ -101,5 +101,5 @@ def of_complex_steps(text: str) -> str:
 
 if __name__ == "__main__":
     names = list(GALLERY) if not sys.argv[1:] else [name for name in sys.argv[1:] if name != "known"]
-    PAGE.write_text(written(PAGE.read_text("utf-8"), missed_with(names)))
-    COMPLEX_STEP.write_text(of_complex_steps(COMPLEX_STEP.read_text("utf-8")))
+    PAGE.write_text(written(PAGE.read_text("utf-8"), missed_with(names)), encoding="utf-8")
+    COMPLEX_STEP.write_text(of_complex_steps(COMPLEX_STEP.read_text("utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The table contains every public op, layer and model, and `run` checks its entries."""
+"""The catalogue contains every public op, layer and model, and `run` checks its entries."""
 
 import importlib
 import inspect
@@ -37,7 +37,7 @@ def test_every_layer_and_model_is_in_the_catalogue() -> None:
                 if inspect.isclass(thing) and issubclass(thing, Layer) and not thing.__subclasses__():
                     found.add(name)  # base classes such as Layer, Model and Block are checked by their subclasses
     assert found, "no layer was found"
-    assert found <= covered, f"no entry on a page of the catalogue for {sorted(found - covered)}"
+    assert found <= covered, f"no case on a page for {sorted(found - covered)}"
 
 
 def test_names_are_unique() -> None:
@@ -62,7 +62,7 @@ def test_all_pages_are_in_the_order_of_the_chapters() -> None:
 
 @pytest.mark.parametrize("covers", catalogue.TRIALS)
 def test_right_answer_passes_its_trial(covers: str) -> None:
-    right = [catalogue.names_of(page).get(covers) for page in catalogue.PAGES]
+    right = [catalogue.names_of(page.name).get(covers) for page in catalogue.PAGES]
     for seed in range(3):
         catalogue.TRIALS[covers](next(filter(None, right)), seed)
 

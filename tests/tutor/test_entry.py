@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention import layers, ops
+from numpy_attention import layers, models, ops
 from numpy_attention.gradcheck.check import EXHAUSTIVE
 from numpy_attention.tutor.catalogue import CATALOGUE
-from numpy_attention.tutor.entry import Entry
+from numpy_attention.tutor.entry import Entry, entry_of
+from numpy_attention.tutor.tiny import tiny_model
 from tests.tutor.rules import wrong_calls
 
 LINEAR = Entry("linear", "linear", "x: B d_in, w: d_in d_out", ops.linear, ops.linear_backward, wrong="w+0 x:int64 w.T")
@@ -62,3 +63,29 @@ def test_wrong_call_changes_only_one_input() -> None:
     assert calls["x:int64"]["x"].dtype == np.int64
     assert calls["w.T"]["w"].shape == (4, 3)
     assert all(calls[change]["x"].shape == (2, 3) for change in calls)
+
+
+def test_row_of_a_page_is_an_entry() -> None:
+    row = {
+        "case": "linear: wide", "inputs": "x: B d_in, w: d_in d_out", "first": "x *= 100", "sizes": "d_in >= 7, B = 2",
+        "refused": "w+0 x:int64", "tolerance": "1e-3",
+    }
+    entry = entry_of(row, vars(ops))
+    assert (entry.name, entry.covers, entry.wrong, entry.tolerance) == ("linear: wide", "linear", "w+0 x:int64", 1e-3)
+    assert (entry.at_least, entry.fixed) == ({"d_in": 7}, {"B": 2})
+    case = entry.case(0)
+    assert case.inputs["x"].shape[0] == 2
+    assert np.abs(case.inputs["x"]).max() > 50 > np.abs(case.inputs["w"]).max()
+    heads = entry_of({"case": "split_heads", "inputs": "x: T H*d", "options": "num_heads=H"}, vars(ops)).case(0)
+    assert heads.options == {"num_heads": heads.sizes["H"]}
+    assert CATALOGUE["softmax"].wrong == "x:int64 x[list]"
+
+
+def test_tiny_model_has_the_options_of_its_case() -> None:
+    sizes, rng = {"V": 5}, np.random.default_rng(0)
+    plain = tiny_model(models.GPT, sizes, rng, np.float64)
+    other = tiny_model(models.GPT, sizes, rng, np.float64, rank=2, recompute=True, rows=3)
+    assert not any(name.endswith(".a") for name in plain.parameters())
+    assert any(name.endswith(".a") for name in other.parameters())
+    assert (plain.recompute, other.recompute) == (False, True)
+    assert other.logits_at_once == 15 < plain.logits_at_once

@@ -1,5 +1,6 @@
-"""Every exercise has a page: what is checked, three hints, and a right solution."""
+"""A page is read part by part; every exercise has texts: what is checked, three hints, and a right solution."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from numpy_attention.tutor.catalogue import EXERCISES
 from numpy_attention.tutor.grading import grade_module
-from numpy_attention.tutor.page import exercise_texts
+from numpy_attention.tutor.page import FOLDER, exercise_texts, read_page, sections, table
 from tests.every import each
 from tests.tutor import hand_in
 
@@ -52,3 +53,39 @@ def test_solution_for_terminal_has_indented_code_after_reasoning() -> None:
     assert page.solution.startswith("The quotient rule gives")
     assert "\n\n    def softmax_backward(dy, cache):\n        y, axis = cache\n" in page.solution
     assert "```" not in page.solution
+
+
+def test_sections_and_tables() -> None:
+    text = "# A\n\n```python\n# no heading\n```\n\n## B\ntext\n"
+    assert [(one.level, one.title, one.line) for one in sections(text)] == [(1, "A", 1), (2, "B", 7)]
+    text = (
+        "In every case: `op` is `f`; `sizes` is `d = 2`.\n\n"
+        "| case | inputs | sizes |\n|---|---|---|\n| `one` | `X, y: a\\|b` | |\n"
+        "| `two` | `X` | `d = 3` |\n\n| case | inputs |\n|---|---|\n| `g` | `X` |\n"
+    )
+    one, two, other = table(text, "case", {"X": "x: int<V|-1> d"})
+    assert one == {"op": "f", "case": "f: one", "inputs": "x: int<V|-1> d, y: a|b", "sizes": "d = 2"}
+    assert (two["case"], two["sizes"]) == ("f: two", "d = 3")
+    assert other == {"case": "g", "inputs": "x: int<V|-1> d"}, "a line above one table is not for the next table"
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("Hides: with a width of 1", "It hides: with a width of 1", "why a test may miss the mistake"),
+    ("Report: the backward returns zero\n", "", "has a part of the checker's report"),
+    ("@@ softmax_backward\n", "", "a diff must begin with a line"),
+    ("+    dx = np.zeros", "*    dx = np.zeros", "a line of a diff begins"),
+    ("| options | first |", "| optoins | first |", "unknown column optoins"),
+    ("| try | inputs |", "| try | input |", "unknown column input"),
+    ("Tutorial 3: [", "Not alowed: `softmax`\n\nTutorial 3: [", "unknown line Not alowed"),
+    ("## What is checked", "## What is tested", "unknown heading 'What is tested'"),
+    ("### Hints", "### Help", "needs the parts Hints and Solution"),
+    ("Chapter 3", "The chapter", "must name the chapter"),
+    ("| `softmax: axis 0` | `x: A B C` |", "| `softmax: axis 0` |", "a row must have 5 cells"),
+])
+def test_page_with_a_wrong_part_is_refused_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = (FOLDER / "softmax.md").read_text("utf-8")
+    assert old in text
+    file = tmp_path / "softmax.md"
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"^softmax\.md(, line \d+)?: .*{message}"):
+        read_page(file)

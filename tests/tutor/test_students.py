@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tutor.hand_in import BY_DEFAULT, UNWRITTEN, tutor_text
+from tests.tutor.hand_in import BY_DEFAULT, UNWRITTEN, grade, tutor_text
 
 ATTENTION = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype)
     if mask is not None:
@@ -116,3 +116,20 @@ def test_forward_and_backward_from_scratch_are_separate(tmp_path: Path) -> None:
     assert "right rotary: the forward, compared with the formula" in output
     assert "to do rotary" in output
     assert "a known mistake" not in output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("other_process")
+@pytest.mark.parametrize("name", NAMED)
+def test_command_names_the_mistake_too(tmp_path: Path, name: str) -> None:
+    """The other process guards the package's backwards, which a known mistake may call."""
+    _, output = grade(tmp_path, *NAMED[name])
+    assert f"a known mistake, `{name}`" in output, output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("other_process")
+def test_command_names_no_mistake_for_an_answer_that_raises(tmp_path: Path) -> None:
+    _, output = grade(tmp_path, "attention", "raise ValueError('oops')")
+    assert "stopped with ValueError: oops" in output
+    assert "known mistake" not in output

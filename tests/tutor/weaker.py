@@ -11,7 +11,7 @@ A mistake counts as missed only if every draw misses it; there are three seeds f
 of missed mistakes is a lower bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
@@ -172,9 +172,13 @@ def _ids_all_different(inputs: Arrays) -> Arrays:
     return {**inputs, "ids": np.random.default_rng(ids.size).permutation(ids.size).reshape(ids.shape)}
 
 
+def options_of(entry: Entry, sizes: Sizes) -> Mapping[str, Any]:
+    return entry.options(sizes) if callable(entry.options) else entry.options
+
+
 def _without_dropout(entry: Entry) -> Entry:
     def options(sizes: Sizes) -> dict[str, Any]:
-        given = entry.options(sizes) if callable(entry.options) else entry.options
+        given = options_of(entry, sizes)
         off = {"rng": None} if "rng" in given else {}
         return {name: value for name, value in given.items() if name != "training"} | off
 
@@ -182,7 +186,8 @@ def _without_dropout(entry: Entry) -> Entry:
 
 
 def _without_causal(entry: Entry) -> Entry | None:
-    causal = "causal" in entry.name if callable(entry.options) else entry.options.get("causal")
+    given = options_of(entry, entry.sizes(np.random.default_rng(0)))
+    causal = given.get("causal") or "causal" in entry.name.partition(":")[2]
     hidden = any(words in entry.name for words in ("nothing counts", "all keys hidden"))
     return None if causal or hidden else _prepare(entry, _nothing_hidden)
 

@@ -1,1 +1,1 @@
-"""The pages of the chapters, and for each page a module with the functions that its tables name; see README.md."""
+"""The pages of the chapters, and modules with the functions that their tables name; see README.md."""

@@ -1,4 +1,4 @@
-"""The plain form of a change of low rank, layers whose matrices all have one, and the start of training."""
+"""The plain form of a change of low rank, layers in which each matrix has such a change, and the start of training."""
 
 from collections.abc import Callable
 from typing import Any
