@@ -47,8 +47,9 @@ def check_shapes(
     """Refuse arguments that do not fit the line `shapes`, with one error that names the argument and the likely fix.
 
     `fixes` has hints: "k" for a k of a wrong shape, "k.T" if k seems to be transposed, "mask: bool" for a mask of a
-    wrong dtype, "..." for leading axes that differ, "V" for an integer that is not below V, "T_k >= 1" and "H = G*H_kv"
-    for this condition. `extra` is an integer that is always allowed.
+    wrong dtype, "mask: axes" for a mask with more axes than it is broadcast to, "..." for leading axes that differ, "V"
+    for an integer that is not below V, "T_k >= 1" and "H = G*H_kv" for this condition. `extra` is an integer that is
+    always allowed.
 
     Raises: TypeError for a wrong dtype, ValueError for a wrong shape or an integer that is too large.
 
@@ -274,7 +275,8 @@ def _misfit(
     if argument.broadcast:
         target = _target(argument, sizes)
         fix = _broadcast_fix(argument, shape, target)
-        return _Misfit(name, f"broadcastable to {expected} = {target}", () if fix else (name,), fix)
+        keys = (f"{name}: axes",) if len(shape) > len(target) else () if fix else (name,)
+        return _Misfit(name, f"broadcastable to {expected} = {target}", keys, fix)
     found: dict[str, Any] = dict(zip(reversed(argument.dims), reversed(shape)))
     if "..." in argument.dims:
         found["..."] = shape[: max(len(shape) - len(argument.dims) + 1, 0)]

@@ -71,9 +71,11 @@ FIXES = {
     "v": "every key has one value",
     "T_k >= 1": "to hide keys use a mask",
     "H_q = G*H_kv": "grouped heads need H_q % H_kv == 0",
-    "...": "q, k and v must come from the same batch; grouped heads need four axes, (B, H, T, d)",
+    "...": "q, k and v must come from the same batch",
     "sink": "one number for each head",
     "mask": "rows are queries, columns are keys",
+    "mask: axes": "a mask from `padding_mask` has an axis of heads; if q is (B, T, d), without heads, remove it: "
+    "mask[:, 0]",
     "mask: bool": 'if 1 means "may look", pass mask.astype(bool); if 1 means "hidden", pass mask_from_blocked(mask); '
     "if the mask holds 0 and -inf, to be added to the scores, pass mask_from_additive(mask)",
 }
@@ -201,9 +203,10 @@ def check_attention_arguments(
     """Check the arguments of all forms of attention; each error suggests a likely fix."""
     arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink}
     heads = getattr(q, "ndim", 0) >= 4
-    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=FIXES, **arrays)
+    fixes = FIXES if heads else {**FIXES, "...": f"{FIXES['...']}; grouped heads need four axes, (B, H, T, d)"}
+    check_shapes(op, SHAPES if heads else NO_HEADS, fixes=fixes, **arrays)
     if sink is not None and not heads:
-        fixes = {**FIXES, "q": "with a sink, q needs an axis of heads: q[None]"}
+        fixes = {**fixes, "q": "with a sink, q needs an axis of heads: q[None]"}
         check_shapes(op, "q: ... H_q T_q d_k, sink: H_q", fixes=fixes, q=q, sink=sink)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")

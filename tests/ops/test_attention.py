@@ -187,7 +187,7 @@ Q, K, V = (2, 4, 3, 8), (2, 4, 5, 8), (2, 4, 5, 6)
     ({"q": (4, 3, 8), "k": (2, 5, 8), "v": (2, 5, 6)}, "grouped heads need four axes"),
     ({"mask": (5, 3)}, "did you pass mask transposed"),
     ({"mask": (2, 5)}, r"if each row belongs to one sequence, .* mask\[:, None, None, :\]"),
-    ({"mask": (1, 2, 4, 3, 5)}, r"it has more axes; if one is the axis of heads, remove it: mask\[:, 0\]"),
+    ({"mask": (1, 2, 4, 3, 5)}, r"`padding_mask` has an axis of heads; .* remove it: mask\[:, 0\]"),
     ({"mask": (3, 4)}, r"broadcastable to \(\.\.\., H_q, T_q, T_k\) = \(2, 4, 3, 5\), got"),
 ], ids=str)
 def test_refuses_wrong_shapes_and_suggests_a_fix(op: Any, changed: dict[str, tuple[int, ...]], message: str) -> None:
