@@ -79,9 +79,14 @@ def check_shapes(
     for one in others:
         if one.kind == "int":
             ids, allowed = arrays[one.name], one.extra if extra is None else extra
-            native = ids.astype(ids.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays == -100
-            ids = ids if allowed is None else np.where(native == allowed, 0, native)
+            ids = ids if allowed is None else np.where(not_ignored(ids, allowed), ids, 0)
             require_integers(op, one.name, ids, below=sizes[one.limit], fix=fixes.get(one.limit, ""))
+
+
+def not_ignored(ids: np.ndarray, ignore_index: int) -> np.ndarray:
+    """True where an id counts, in an array with the shape of ids."""
+    native = ids.astype(ids.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays != -100
+    return native != ignore_index
 
 
 def in_words(shapes: str) -> str:

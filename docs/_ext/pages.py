@@ -221,13 +221,13 @@ def write_tutorials(made: set[Path]) -> None:
 
 def write_checked(made: set[Path]) -> None:
     """Write the pages about what is checked, and their index, which also explains their format."""
-    read = importlib.import_module("numpy_attention.tutor.page")
+    pages = importlib.import_module("numpy_attention.tutor.page").all_pages()
     rows = [
         f"| [{page.title}]({page.name}.md) | {page.chapter} | {len(page.rows) or ''} | {len(page.mistakes) or ''} | "
         f"{', '.join(f'`{one.name}`' for one in page.exercises)} |"
-        for page in read.all_pages()
+        for page in pages
     ]
-    names = [page.name for page in read.all_pages()]
+    names = [page.name for page in pages]
     for name in names:
         text = relink((CHECKED / f"{name}.md").read_text("utf-8"), CHECKED)
         write(DOCS / "checked" / f"{name}.md", ["---", "hide-toc: true", "---", text], made)

@@ -50,7 +50,7 @@ from numpy_attention.errors import (
     shape_error,
 )
 from numpy_attention.ops.sums import as_rows, sum_in_rows
-from numpy_attention.shapes import check_shapes
+from numpy_attention.shapes import check_shapes, not_ignored
 
 SHAPES = {
     "cross_entropy": "logits: ... V, targets: int<V> ...; V >= 1",
@@ -180,12 +180,6 @@ def counted_positions(
     total = (counted if class_weights is None else counted * class_weights[safe_targets]).sum()
     num_counted = np.where((total == 0) | (reduction != "mean"), 1, total)
     return safe_targets, counted, num_counted.astype(like.dtype)
-
-
-def not_ignored(targets: np.ndarray, ignore_index: int) -> np.ndarray:
-    """True where a target counts, in an array with the shape of targets."""
-    native = targets.astype(targets.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays != -100
-    return native != ignore_index
 
 
 def negative_log_likelihood_rows(

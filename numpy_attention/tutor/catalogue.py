@@ -44,7 +44,7 @@ def names_of(page: str) -> dict[str, Any]:
 
 
 def module_of_page(name: str) -> types.ModuleType:
-    """The module with the functions of a page; an empty module if there is none."""
+    """The module with the functions of a page. A page without such a file gets an empty module."""
     if not (FOLDER / f"{name}.py").is_file():
         return types.ModuleType(name)
     return importlib.import_module(f"numpy_attention.tutor.pages.{name}")
