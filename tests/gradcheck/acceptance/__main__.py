@@ -1,8 +1,9 @@
-"""Measure the checker: false alarms, missed mistakes, right causes.
+"""Measure the checker: false alarms, missed mistakes, right causes, hard corners.
 
-    python -m tests.gradcheck.acceptance                each right function at each scale once, every mistake: a minute
-    python -m tests.gradcheck.acceptance --draws 34     34 draws at each scale, 14,840 checks: ten minutes
-    python -m tests.gradcheck.acceptance --said         also print what the checker says where it names another cause
+    python -m tests.gradcheck.acceptance                       all four tables: three minutes
+    python -m tests.gradcheck.acceptance rights mistakes       some of them: rights, mistakes, known, corners
+    python -m tests.gradcheck.acceptance rights --draws 34     34 draws at each scale, 14,840 checks: ten minutes
+    python -m tests.gradcheck.acceptance --said                also print what the checker says where it is not right
 
 A mistake is missed if the check passes, or raises an error other than `GradientError`. A right gradient is accused if
 the mistake is in the gradient of one argument, and the report calls the gradient of another argument wrong. The cause
@@ -13,47 +14,22 @@ import argparse
 import functools
 import re
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
-from numpy_attention.gradcheck import GradientError
+from numpy_attention.tutor import MISTAKES, catch
+from tests.gradcheck.acceptance.corners import CORNERS, counted
 from tests.gradcheck.acceptance.fresh import FRESH, HELD_OUT
 from tests.gradcheck.acceptance.mistakes import trials
+from tests.gradcheck.acceptance.strangers import STRANGERS
 from tests.gradcheck.acceptance.third_party import THIRD_PARTY
+from tests.gradcheck.acceptance.verdict import verdict
 
 Check = tuple[str, str, Callable[[], Any]]  # a name, the scale of the inputs, the call of the checker
 # clauses of a diagnosis that name no cause
 SILENT = r"no simple rule|derive it again|\(no diagnosis\)|is wrong only in (the )?places?"
-
-
-class Verdict(NamedTuple):
-    """What the checker says: right, wrong, unresolved (neither of the two) or crash; the diagnosis; the arguments."""
-
-    state: str
-    diagnosis: str = ""
-    arguments: tuple[str, ...] = ()
-
-
-def verdict(check: Callable[[], Any]) -> Verdict:
-    """Run a check and read its error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            check()
-        except GradientError as error:
-            if error.report is None:  # not a gradient: None, a wrong shape, NaN
-                return Verdict("wrong", str(error))
-            names = tuple(one.name for one in error.report.wrong)
-            if not names:
-                return Verdict("unresolved", str(error))
-            why_not = f"(no diagnosis) {error.report.why_not or ''}".strip()
-            return Verdict("wrong", error.report.diagnosis or why_not, names)
-        except Exception as error:
-            return Verdict("crash", f"{type(error).__name__}: {error}")
-    return Verdict("right")
 
 
 def judged(mistake: Any) -> tuple[str, str]:
@@ -61,7 +37,7 @@ def judged(mistake: Any) -> tuple[str, str]:
     "wrong"; and what the checker says.
     """
     found = verdict(mistake.check)
-    if found.state in ("right", "crash"):
+    if found.state not in ("wrong", "unresolved"):
         return "missed", found.diagnosis
     if mistake.argument and set(found.arguments) - set(mistake.argument.split(",")):
         return "accused", f"d{', d'.join(found.arguments)}: {found.diagnosis}"
@@ -69,6 +45,17 @@ def judged(mistake: Any) -> tuple[str, str]:
     if mistake.names_the_cause("; ".join(clauses)):
         return "right", found.diagnosis
     return "none" if all(re.search(SILENT, clause) for clause in clauses) else "wrong", found.diagnosis
+
+
+def judged_known(mistake: Any) -> tuple[str, str]:
+    """The same for a known mistake of the package. Its page states a part of the report, with the wrong argument.
+
+    A page states nothing for a mistake that occurs only in an exercise: then only "missed" or "caught" is known.
+    """
+    message = catch(mistake)
+    if not message or not mistake.diagnosis:
+        return "caught" if message else "missed", message
+    return "right" if mistake.diagnosis in message else "wrong", message
 
 
 def third_party_checks(draws: int) -> Iterator[Check]:
@@ -93,34 +80,84 @@ def mistakes() -> dict[str, list[Any]]:
         found.setdefault(trial.kind, []).append(trial)
     for kind, fields in (("fresh", FRESH), ("held out", HELD_OUT)):
         found[kind] = [wrong for pairs in fields.values() for wrong in pairs.wrongs]
+    found["strangers"] = STRANGERS
     return found
 
 
-def main() -> None:
-    """Print every false alarm and every missed mistake, and a table."""
-    parser = argparse.ArgumentParser(description="false alarms, missed mistakes and right causes of the checker")
-    parser.add_argument("--draws", type=int, default=1, help="draws of each function at each scale (default: 1)")
-    parser.add_argument("--said", action="store_true", help="print the diagnosis where the cause is not right")
-    arguments = parser.parse_args()
+def known_mistakes() -> dict[str, list[Any]]:
+    """The known mistakes of the package, on the pages of the tutor: of the gallery, and of exercises only."""
+    return {
+        "gallery": [mistake for mistake in MISTAKES.values() if mistake.diagnosis],
+        "exercises": [mistake for mistake in MISTAKES.values() if not mistake.diagnosis],
+    }
+
+
+def print_rights(draws: int) -> None:
+    """Print each right gradient that the checker refuses."""
     started, checks, alarms = time.process_time(), 0, 0
-    for name, _, check in chain(third_party_checks(arguments.draws), fresh_checks()):
+    for name, _, check in chain(third_party_checks(draws), fresh_checks()):
         found = verdict(check)
         checks, alarms = checks + 1, alarms + (found.state != "right")
         if found.state != "right":
             print(f"false alarm, {found.state}: {name}: {found.diagnosis}", flush=True)
     print(f"\n{checks:,} right gradients: {alarms} false alarms, {time.process_time() - started:.0f} s\n")
+
+
+def print_mistakes(kinds: dict[str, list[Any]], judge: Callable[[Any], tuple[str, str]], said: bool) -> None:
+    """Print a row for each kind, and each missed mistake."""
     print("| kind | mistakes | missed | right gradient called wrong | right cause | no cause | wrong cause | seconds |")
     print("|---|---|---|---|---|---|---|---|")
-    for kind, some in mistakes().items():
+    for kind, some in kinds.items():
         started, counts, lines = time.process_time(), Counter[str](), []
         for mistake in some:
-            result, said = judged(mistake)
+            result, message = judge(mistake)
             counts[result] += 1
-            if result in ("missed", "accused") or (arguments.said and result != "right"):
-                lines.append(f"{result}: {mistake.name}: {said}")
-        cells = [counts[result] for result in ("missed", "accused", "right", "none", "wrong")]
-        print(f"| {kind} | {len(some)} | {' | '.join(map(str, cells))} | {time.process_time() - started:.1f} |")
+            if result in ("missed", "accused") or (said and result in ("none", "wrong")):
+                lines.append(f"{result}: {mistake.name}: {message}")
+        columns = ("missed", "accused", "right", "none", "wrong")
+        cells = ["-" if counts["caught"] and name != "missed" else str(counts[name]) for name in columns]
+        print(f"| {kind} | {len(some)} | {' | '.join(cells)} | {time.process_time() - started:.1f} |")
         print(*lines, sep="\n", end="\n" if lines else "", flush=True)
+
+
+def print_corners(said: bool) -> None:
+    """Print the verdict of each hard corner beside the expected one."""
+    print("\n| hard corner | case | expected | found | as expected | most calls | seconds |")
+    print("|---|---|---|---|---|---|---|")
+    failed = 0
+    for corner in CORNERS:
+        started = time.process_time()
+        found = corner.verdicts(corner.draws)
+        failure, seconds = corner.failure(found), time.process_time() - started
+        failed += bool(failure)
+        expected = corner.expected + ", with a sentence" * bool(corner.says)
+        calls = max(one.calls for one in found)
+        print(f"| {corner.row} | {corner.name} | {expected} | {counted(found)} | {'NO' if failure else 'yes'} "
+              f"| {calls:,} | {seconds:.1f} |", flush=True)
+        if failure and said:
+            print(failure)
+    print(f"\n{len(CORNERS)} hard corners, {failed} not as expected")
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description="false alarms, missed mistakes, right causes, hard corners")
+    tables = ("rights", "mistakes", "known", "corners")
+    parser.add_argument("tables", nargs="*", metavar="table", help=f"{', '.join(tables)} (default: all)")
+    parser.add_argument("--draws", type=int, default=1, help="draws of each function at each scale (default: 1)")
+    parser.add_argument("--said", action="store_true", help="print what the checker says where it is not right")
+    arguments = parser.parse_args()
+    chosen = arguments.tables or tables
+    if unknown := set(chosen) - set(tables):
+        parser.error(f"there is no table {', '.join(unknown)}; the tables are {', '.join(tables)}")
+    if "rights" in chosen:
+        print_rights(arguments.draws)
+    if "mistakes" in chosen:
+        print_mistakes(mistakes(), judged, arguments.said)
+    if "known" in chosen:
+        print_mistakes(known_mistakes(), judged_known, arguments.said)
+    if "corners" in chosen:
+        print_corners(arguments.said)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
     conduct        form, no function, structure: results that are not a gradient, forwards that are not a function
     derivations    ordinary mistakes
     drawn          mistakes drawn at random
-    shared         mistakes that every checker can be tried on
 """
 
 from tests.gradcheck.acceptance.mistakes.conduct import form, no_function, structure
