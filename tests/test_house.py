@@ -109,7 +109,7 @@ def test_no_file_imports_from_a_layer_above(path: Path) -> None:
 
 @each([path for path in FILES if "gradcheck" in path.parent.parts], name_of)
 def test_checker_imports_nothing_else_from_the_package_except_backend_and_shapes(path: Path) -> None:
-    backend = ("numpy_attention.backend",) if path.name in ("adapters.py", "complex_step.py") else ()
+    backend = ("numpy_attention.backend",) if path.name in ("adapters.py", "derivative.py") else ()
     shapes = ("numpy_attention.shapes",) if path.name == "spec.py" else ()
     for module in ours(path):
         assert module.startswith(("numpy_attention.gradcheck", *backend, *shapes)), f"{name_of(path)} imports {module}"

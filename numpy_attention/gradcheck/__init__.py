@@ -7,24 +7,21 @@
 Each function returns a report or raises GradientError, an AssertionError whose message is the report. The package can
 be called like a function: `numpy_attention.gradcheck(...)` calls `numpy_attention.gradcheck.gradcheck(...)`.
 
-A right gradient passes through these modules, in this order:
+A right gradient passes through seven modules, in this order:
 
-    check           all steps of the check: start reading here
-    problem         one interface for ops, functions and layers: named arrays and their analytic gradients
-    trees           take dicts, lists and dataclasses of arrays apart, and put them together again
-    tolerance       the analytic gradients, their round-off, and the error that is allowed in each element
-    line            the number L = sum(dy y) along a line through the arrays, and its derivative by differences
-    complex_step    the derivative to the last digit, from a step into the complex plane; compare each element
-    robustness      the gradient must not depend on memory layout or on other calls, and must be linear in dy
-    lengths         the gradient must also be right for axes of length 1
-    report          the result as text, at most one screen long
+    check         all steps of the check: start reading here
+    problem       run the forward and the backward: named arrays and their analytic gradients
+    trees         take dicts, lists and dataclasses of arrays apart, and put them together again
+    derivative    the derivative of sum(dy y): complex steps and differences
+    compare       the error that is allowed in each element, and the verdict
+    robust        a right gradient stays right in other calls, and with another dy, memory layout or size
+    report        the result as text, at most one screen long
 
 The other modules are for special cases and for wrong gradients:
 
-    elements        functions without a complex step, corners, ties, large arrays: compare by differences
-    diagnosis       find the likely mistake from `evidence`: `terms` of the formula, `places`, `experiments`,
-                    `paths` through the `steps` of the forward, `simpler` arrays
-    curvature       the derivative of the backward: the Hessian times a vector
+    corners             equal elements and other points without a derivative
+    why                 find the likely mistake
+    curvature           the derivative of the backward: the Hessian times a vector
     spec, strategies    random inputs for property tests; axes with the same name get the same length
     pytest_plugin       the check as fixtures and a marker for pytest
     adapters            check functions of PyTorch, JAX, autograd and CuPy
@@ -36,7 +33,7 @@ from types import ModuleType
 from numpy_attention.gradcheck.check import gradcheck, gradcheck_layer, gradcheck_model, gradcheck_vjp
 from numpy_attention.gradcheck.curvature import hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report
-from numpy_attention.gradcheck.robustness import ROBUSTNESS
+from numpy_attention.gradcheck.robust import ROBUSTNESS
 
 __all__ = [
     "ROBUSTNESS", "ArgumentReport", "GradientError", "Report", "gradcheck", "gradcheck_layer", "gradcheck_model",

@@ -23,8 +23,8 @@ import numpy as np
 
 from numpy_attention.backend import NumPyBackend, get_backend
 from numpy_attention.gradcheck.check import gradcheck_vjp
-from numpy_attention.gradcheck.problem import Arrays, Inputs, is_meant, name_inputs, name_of
-from numpy_attention.gradcheck.report import GradientError, Report
+from numpy_attention.gradcheck.problem import Arrays, Inputs, is_meant, name_inputs
+from numpy_attention.gradcheck.report import Report
 from numpy_attention.gradcheck.trees import is_scalar, kind_of, leaves, tree_map
 
 __all__ = ["check_autograd", "check_cupy", "check_jax", "check_torch"]
@@ -136,8 +136,7 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     held: Arrays = {}
     function = getattr(f, "__self__", None) if getattr(f, "__name__", "") == "apply" else f
     if isinstance(f, torch.nn.Module):
-        every = {"parameters": dict(f.named_parameters()), "buffers": dict(f.named_buffers())}
-        held = {name: tensors for name, tensors in every.items() if tensors}
+        held = {"parameters": dict(f.named_parameters()), "buffers": dict(f.named_buffers())}
         inputs = {**name_inputs(f.forward, inputs)[0], **held}
         f = _of_torch_module(f)
     elif isinstance(function, type) and issubclass(function, torch.autograd.Function):  # f is a Function or its `apply`
@@ -154,11 +153,8 @@ def check_torch(f: Any, inputs: Inputs, *, no_gradient: Sequence[str] = (), **op
     cards = sorted({one.device.index or 0 for one in tensors.values() if one.is_cuda})
 
     def to_numpy(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        if leaf.dtype is torch.bfloat16:
-            raise TypeError(f"gradcheck {name_of(f)}: NumPy has no bfloat16; convert the tensor: .float()")
-        return leaf.detach().resolve_conj().resolve_neg().cpu().numpy().copy()
+        plain = isinstance(leaf, torch.Tensor)
+        return leaf.detach().resolve_conj().resolve_neg().cpu().numpy().copy() if plain else leaf
 
     def to_library(name: str, leaf: Any) -> Any:
         device = tensors[name].device if name in tensors else "cpu"
@@ -206,8 +202,8 @@ def _of_torch_module(module: Any) -> Callable[..., Any]:
     """A Module as a function of its inputs, its parameters and its buffers."""
     import torch
 
-    def call(*inputs: Any, parameters: Any = None, buffers: Any = None, **more: Any) -> Any:
-        return torch.func.functional_call(module, {**(parameters or {}), **(buffers or {})}, inputs, more)
+    def call(*inputs: Any, parameters: Any, buffers: Any, **more: Any) -> Any:
+        return torch.func.functional_call(module, {**parameters, **buffers}, inputs, more)
 
     call.__name__ = type(module).__name__
     return call
@@ -222,8 +218,6 @@ def check_library(
     `to_library` makes these arrays and `to_numpy` copies them back. `pull(g, arrays, dy)` differentiates g at the
     arrays. All calls run inside `around()`.
     """
-    if given := options.get("gradgrad"):
-        raise ValueError(f"gradcheck {name_of(f)}: gradgrad must be False for a library's backward, got {given!r}")
     named, in_order = name_inputs(f, inputs)
     without = names_of(no_gradient)
     with around():
@@ -250,11 +244,7 @@ def check_library(
         }
         with around():
             moved = {name: to_library(name, leaf) for name, leaf in differentiated.items()}
-            try:
-                found = pull(lambda arrays: call(given, arrays), moved, dy)
-            except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
-                text = f"the backward raised {type(error).__name__}: {error}"
-                raise GradientError(f"gradcheck {name_of(f)}: {text}") from error
+            found = pull(lambda arrays: call(given, arrays), moved, dy)
             grads = {name: to_numpy(grad) for name, grad in found.items()}
         return {argument: tree_map(lambda name, _: grads.get(name), given[argument], argument) for argument in named}
 

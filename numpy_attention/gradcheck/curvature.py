@@ -9,13 +9,6 @@ where H is the Hessian, the matrix of second derivatives. H is never built: for 
 run of forward and backward on complex arrays gives H v to the last digits, for all parameters of a model at once.
 Second-order optimizers need H v of the loss, and the largest eigenvalue of H limits the learning rate.
 
-A right backward has a symmetric H, since the order of the two derivatives does not matter:
-
-    u^T H v = v^T H u        for all u and v
-
-Symmetry to the last digits supports a backward but does not prove it: the gradient of another function has a
-symmetric H too, and a mistake that does not depend on x keeps H symmetric.
-
 Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994), derives H v for each layer by hand;
 Squire, Trapp, Using Complex Variables to Estimate Derivatives of Real Functions (1998), introduce the complex step.
 """
@@ -25,22 +18,19 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.complex_step import H as STEP
-from numpy_attention.gradcheck.complex_step import NoComplexStep, complex_numbers, in_complex
-from numpy_attention.gradcheck.line import Outputs
+from numpy_attention.gradcheck.derivative import H as STEP
+from numpy_attention.gradcheck.derivative import NoComplexStep, complex_numbers, in_complex
 from numpy_attention.gradcheck.problem import (
-    Arrays,
     FunctionProblem,
-    Gradients,
     Inputs,
     LayerProblem,
     OpProblem,
     Options,
+    Outputs,
     Problem,
     by_leaf,
     forward_of,
     is_float,
-    is_meant,
     split_options,
 )
 
@@ -60,8 +50,6 @@ def hvp_layer(
     A layer whose result is not a single number needs `dy`: then H is the Hessian of sum(dy y).
 
     Raises: ValueError for a name, a shape or a dy that does not fit; NoComplexStep if complex arrays do not work.
-
-    Source: Pearlmutter, Fast Exact Multiplication by the Hessian (1994).
 
     >>> from numpy_attention import Linear
     >>> layer = Linear(2, 1, np.random.default_rng(0), bias=False)
@@ -111,11 +99,6 @@ def hvp_vjp(
 
 def hessian_times(problem: Problem, v: Inputs, dy: Any = None) -> ByName:
     """H v for a problem; `dy`: one array, or a list for several outputs; by default 1, if the output is one number."""
-    return _moved(problem, v, dy)[1]
-
-
-def _moved(problem: Problem, v: Inputs, dy: Any) -> tuple[list[np.ndarray], ByName]:
-    """The derivatives of the outputs and of the gradients along v: J v and H v."""
     if problem.complex:
         raise NoComplexStep(f"hvp {problem.name}: its arrays are complex already, so a complex step is not possible")
     arrays = in_complex(problem.inputs)
@@ -134,42 +117,7 @@ def _moved(problem: Problem, v: Inputs, dy: Any) -> tuple[list[np.ndarray], ByNa
         if np.asarray(grad).dtype.kind != "c":
             raise NoComplexStep(f"hvp {problem.name}: d{name} is real; does the backward use abs or .real?")
         moved[name] = np.imag(grad) / STEP
-    return [np.imag(one) / STEP for one in y], moved
-
-
-class BackwardProblem(Problem):
-    """A backward as a function of dy and the inputs. Its own backward needs no code: it is a complex step along u.
-
-    Formula: g(dy, x) = J^T dy; for L = sum(u g) the gradients are J u for dy, and H u for x
-
-    The first holds if g is linear in dy and J is the derivative of the forward, the second if H is symmetric.
-    """
-
-    likely = "the backward is not analytic in the complex step (abs, sign or .real?), or is right only at this point"
-
-    def __init__(self, problem: Problem, dy: Outputs, grads: Gradients) -> None:
-        self.first, self.names = problem, [name for name, grad in grads.items() if grad is not None]
-        self.dy = "dy"
-        while any(is_meant(name, self.dy) for name in problem.inputs):
-            self.dy += "_"
-        arguments = {self.dy: dy[0] if len(dy) == 1 else dy, **problem.inputs}
-        super().__init__(f"{problem.name}_backward", arguments, {}, sorted(problem.without))
-
-    def call(self, arguments: Arrays, options: Arrays) -> tuple[Any, Any]:
-        dy = arguments.pop(self.dy)
-        dy = dy if isinstance(dy, tuple) else (dy,)
-        grads = self.first.pull_back(dy, self.first.run(arguments)[1])
-        return [grads[name] for name in self.names], (dy, arguments)
-
-    def backward(self, dy: Any, cache: Any) -> Any:
-        at, arguments = cache
-        u = {name: one * self.first.kept(name) for name, one in zip(self.names, dy, strict=True)}
-        try:
-            Ju, Hu = _moved(self.first.with_changes(inputs=arguments), u, at)
-        except Exception as error:  # both functions have run on real arrays
-            reason = f"gradgrad needs a backward of complex arrays: {error}"
-            raise NoComplexStep(f"gradcheck {self.first.name}: {reason}") from error
-        return {self.dy: tuple(Ju) if len(Ju) > 1 else Ju[0], **Hu}
+    return moved
 
 
 def _cotangent(problem: Problem, y: Outputs, dy: Any) -> Outputs:

@@ -13,14 +13,9 @@ A kind is one of
     complex      real and imaginary part like float          bool         masks; some rows are all False
     int<limit>, int<limit|extra>                             ids
 
-A row is a slice along the last axis. A word of four or more lowercase letters before the sizes must be one of these
-kinds; any other word is an error, so a misspelt kind does not become a size. A size with such a long name needs a kind
-before it: `x: float batch time d`.
-
-Normally distributed numbers are never zero, one or equal, and rarely larger than three. A backward with a mistake only
-at such values would pass. So there are special values: rows of small integers, of zeros of both signs, of a few
-repeated values, of one sign, of large or of small numbers, mixed with normally distributed rows. Kinds that are built
-from other kinds (spd from positive and orthogonal) get special values too: diagonal matrices, or the identity.
+A row is a slice along the last axis. Normally distributed numbers are never zero, one or equal, and rarely larger than
+three. A backward with a mistake only at such values would pass. So there are special values: rows of small integers, of
+zeros of both signs, of a few repeated values, of one sign, of large or of small numbers, mixed with other rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.shapes import Argument, Shape, Size, Sizes, Spec, parse
+from numpy_attention.shapes import Shape, Size, Sizes, Spec, parse
 
 __all__ = ["DrawnInputs", "Shape", "Size", "Sizes", "Spec", "draw_example", "draw_inputs", "draw_sizes", "parse"]
 _SPECIAL: tuple[Callable[[np.ndarray, np.random.Generator], np.ndarray], ...] = (
@@ -89,11 +84,7 @@ def _unit(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
 
 def _orthogonal(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
     q, r = np.linalg.qr(rng.standard_normal(shape))
-    q = q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # all rotations equally likely
-    if not special or rng.random() < 0.5:
-        return np.asarray(q)
-    simple = rng.permutation(np.eye(shape[-1])) if rng.random() < 0.5 else np.eye(shape[-1])
-    return np.array(np.broadcast_to(simple, shape))
+    return np.asarray(q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :])  # all rotations equally likely
 
 
 def _spd(shape: Shape, rng: np.random.Generator, special: bool) -> np.ndarray:
@@ -110,9 +101,7 @@ NUMBERS: dict[str, Callable[[Shape, np.random.Generator, bool], np.ndarray]] = {
 }
 
 
-def draw_numbers(
-    kind: str, shape: Shape, rng: np.random.Generator, dtype: np.typing.DTypeLike, special: bool = False
-) -> np.ndarray:
+def draw_numbers(kind: str, shape: Shape, rng: np.random.Generator, dtype: Any, special: bool = False) -> np.ndarray:
     """An array of a kind in `NUMBERS`; real and imaginary part of complex numbers have this dtype."""
     values = NUMBERS[kind](shape, rng, special)
     return np.asarray(values, dtype=np.result_type(dtype, np.complex64) if kind == "complex" else dtype)
@@ -179,7 +168,10 @@ def draw_inputs(
     rng = np.random.default_rng(seed)
     inputs: dict[str, np.ndarray] = {}
     for argument in spec.arguments:
-        shape = _drawn_shape(argument, spec.shape(argument, sizes), rng)
+        shape = spec.shape(argument, sizes)
+        if argument.broadcast and shape:  # broadcastable to this shape: some axes of length 1, or without first axes
+            some = tuple(1 if rng.random() < 0.3 else size for size in shape)
+            shape = some[int(rng.integers(len(some) + (argument.kind in ("float", "bool")))) :]
         if argument.kind == "bool":
             inputs[argument.name] = draw_mask(shape, rng, special)
         elif argument.kind == "int":
@@ -190,14 +182,6 @@ def draw_inputs(
     if special:
         _copy_some_elements(spec, inputs, rng)
     return inputs
-
-
-def _drawn_shape(argument: Argument, shape: Shape, rng: np.random.Generator) -> Shape:
-    """The shape; for an array that is broadcastable to it, sometimes with axes of length 1, or without first axes."""
-    if not argument.broadcast or not shape:
-        return shape
-    some = tuple(1 if rng.random() < 0.3 else size for size in shape)
-    return some[int(rng.integers(len(some) + (argument.kind in ("float", "bool")))) :]
 
 
 def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.random.Generator) -> None:
@@ -211,41 +195,33 @@ def _copy_some_elements(spec: Spec, inputs: dict[str, np.ndarray], rng: np.rando
 
 
 class DrawnInputs(dict[str, Any]):
-    """The drawn arrays by argument name. A failure prints `sizes`, `seed` and `special`, which repeat the draw."""
+    """The drawn arrays by argument name; `sizes`, `seed` and `special` repeat the draw."""
 
     def __init__(self, spec: Spec, sizes: Sizes, seed: int, arrays: Mapping[str, Any], special: bool = False) -> None:
         super().__init__(arrays)
         self.spec, self.sizes, self.seed, self.special = spec, sizes, seed, special
 
     def __repr__(self) -> str:
-        shapes = ", ".join(
-            f"{name}: None" if value is None else f"{name}: {value.dtype} {value.shape}" for name, value in self.items()
-        )
+        shapes = (f"{one}: {'None' if x is None else f'{x.dtype} {x.shape}'}" for one, x in self.items())
         chosen = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        return f"<sizes {chosen}; seed {self.seed}{'; special values' * self.special}; {shapes}>"
-
-
-def example_sizes(spec: Spec | str, seed: int, **how: Any) -> Sizes:
-    """The sizes of the example of this seed: the first of twelve `draw_sizes` with few elements, else the smallest."""
-    spec = parse(spec) if isinstance(spec, str) else spec
-    rng = np.random.default_rng([seed, 17])
-    draws = [draw_sizes(spec, rng, **how) for _ in range(12)]
-    counts = [sum(int(np.prod(shape)) for shape in spec.shapes(sizes).values()) for sizes in draws]
-    few = [sizes for sizes, count in zip(draws, counts) if count <= FEW]
-    return few[0] if few else draws[int(np.argmin(counts))]
+        return f"<sizes {chosen}; seed {self.seed}{'; special values' * self.special}; {', '.join(shapes)}>"
 
 
 def draw_example(
     spec: Spec | str, seed: int, *, fixed: Mapping[str, Size] | None = None,
     at_least: Mapping[str, int] | None = None, largest: int = 5, dtype: Any = np.float64, special: bool = True,
 ) -> DrawnInputs:
-    """The example of this seed. 3 of 4 examples have special values; 1 of 3 optional arguments is None."""
+    """The example of this seed. 3 of 4 examples have special values; 1 of 3 optional arguments is None.
+
+    The sizes are the first of twelve draws with few elements, else the smallest.
+    """
     spec = parse(spec) if isinstance(spec, str) else spec
-    sizes = example_sizes(spec, seed, fixed=fixed, at_least=at_least, largest=largest)
+    rng = np.random.default_rng([seed, 17])
+    draws = [draw_sizes(spec, rng, fixed=fixed, at_least=at_least, largest=largest) for _ in range(12)]
+    counts = [sum(int(np.prod(shape)) for shape in spec.shapes(sizes).values()) for sizes in draws]
+    sizes = next((sizes for sizes, count in zip(draws, counts) if count <= FEW), draws[int(np.argmin(counts))])
     special = special and seed % 4 != 0
-    arrays: dict[str, Any] = dict(draw_inputs(spec, sizes, seed, dtype, special=special))
     rng = np.random.default_rng([seed, 19])
-    for argument in spec.arguments:
-        if argument.optional and rng.random() < 1 / 3:
-            arrays[argument.name] = None
+    absent = [argument.name for argument in spec.arguments if argument.optional and rng.random() < 1 / 3]
+    arrays = draw_inputs(spec, sizes, seed, dtype, special=special) | dict.fromkeys(absent)
     return DrawnInputs(spec, sizes, seed, arrays, special)

@@ -13,7 +13,9 @@ Hypothesis shrinks a failing example to the smallest sizes and the smallest seed
 if possible. The message contains the sizes, the seed, and whether there are special values.
 """
 
+import math
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,37 +35,25 @@ def sizes_of(
 ) -> Sizes:
     """Sizes for a spec, mostly all different; they shrink until all arrays together have at most `most` elements."""
     spec = parse(spec) if isinstance(spec, str) else spec
-    low = {name: (at_least or {}).get(name, 1) for name in spec.size_names}
     names = [name for name in spec.size_names if name not in (fixed or {})]
+    least = dict.fromkeys(names, 1) | dict(spec.minima) | dict(at_least or {})
     leading = draw(st.integers(0, 3)) if "..." in names else 0
-    keys: list[tuple[str, int]] = [(name, i) for name in names for i in range(leading if name == "..." else 1)]
+    count = len(names) - ("..." in names) + leading
     # Hypothesis shrinks this to False first, which allows equal sizes and sizes of 1.
     different = draw(st.sampled_from([False, True, True, True]))
-    chosen = {}
-    for key in keys:
-        least = max(low[key[0]], 2) if different else low[key[0]]
-        chosen[key] = draw(st.integers(least, max(largest, least)))
-    if different:
-        span, taken = max(len(keys), largest - 1), set()
-        for key, size in chosen.items():
-            while size in taken:  # the next of 2, 3, ..., span + 1
-                size = 2 + (size - 1) % span
-            taken.add(size)
-            chosen[key] = max(size, low[key[0]])
+    numbers = st.integers(2, max(largest, count + 1)) if different else st.integers(1, largest)
+    chosen = iter(draw(st.lists(numbers, min_size=count, max_size=count, unique=different)))
+    sizes: dict[str, Any] = dict(fixed or {})
+    for name in names:
+        sizes[name] = tuple(islice(chosen, leading)) if name == "..." else max(next(chosen), least[name])
 
-    def sizes() -> Sizes:
-        named: Sizes = dict(fixed or {})
-        for name in names:
-            found = tuple(size for key, size in chosen.items() if key[0] == name)
-            named[name] = found if name == "..." else found[0]
-        return named
+    def surplus(name: str) -> int:
+        return math.prod(sizes[name]) - 1 if name == "..." else sizes[name] - least[name]
 
-    while sum(int(np.prod(shape)) for shape in spec.shapes(sizes()).values()) > most:
-        key = max(chosen, key=lambda key: chosen[key] - low[key[0]], default=("", 0))
-        if not chosen or chosen[key] <= low[key[0]]:
-            break
-        chosen[key] -= 1
-    return sizes()
+    while sum(map(math.prod, spec.shapes(sizes).values())) > most and any(map(surplus, names)):
+        name = max(names, key=surplus)
+        sizes[name] = sizes[name][1:] if name == "..." else sizes[name] - 1
+    return sizes
 
 
 @st.composite
@@ -81,8 +71,6 @@ def inputs(
     sizes = draw(sizes_of(spec, fixed=fixed, at_least=at_least, largest=largest, most=most))
     special = special and draw(st.sampled_from([False, True, True, True]))
     seed = draw(st.integers(0, 2**16 - 1))
-    arrays: dict[str, Any] = dict(draw_inputs(spec, sizes, seed, dtype, special=special))
-    for argument in spec.arguments:
-        if argument.optional and draw(st.booleans()):
-            arrays[argument.name] = None
+    absent = [argument.name for argument in spec.arguments if argument.optional and draw(st.booleans())]
+    arrays = draw_inputs(spec, sizes, seed, dtype, special=special) | dict.fromkeys(absent)
     return DrawnInputs(spec, sizes, seed, arrays, special)

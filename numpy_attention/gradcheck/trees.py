@@ -22,8 +22,8 @@ The gradients that a backward returns are matched with the arguments:
     {"x": dx, "w": dw}                      by argument name
     dx, {"w": dw, "layers": [{"b": db}]}    the gradient of a tree is a tree of the same form
 
-None means that an argument, or a branch of a tree, has no gradient. A gradient that matches no argument raises an
-error; the message is one line and names the place in the tree.
+None means that an argument, or a branch of a tree, has no gradient. A gradient that matches no array raises an error;
+the message is one line and names the place in the tree.
 """
 
 import copy
@@ -38,7 +38,6 @@ from numpy_attention.gradcheck.report import GradientError
 
 Arrays = dict[str, Any]
 
-DEEPEST = 100  # the largest depth of nested containers
 Gradients = dict[str, np.ndarray | None]
 
 
@@ -77,10 +76,8 @@ def with_children(value: Any, parts: list[Any]) -> Any:
     return new
 
 
-def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", depth: int = 0) -> Any:
+def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "") -> Any:
     """The same containers, with every leaf replaced by `change(name, leaf)`.
-
-    Raises: ValueError for a tree that contains itself.
 
     >>> tree_map(lambda name, leaf: name, {"w": 1, "layers": [2, (3, 4)]}, "params")
     {'w': 'params.w', 'layers': ['params.layers[0]', ('params.layers[1][0]', 'params.layers[1][1]')]}
@@ -88,28 +85,17 @@ def tree_map(change: Callable[[str, Any], Any], value: Any, name: str = "", dept
     inner = children(value)
     if inner is None:
         return change(name, value)
-    _require_an_end(name, depth)
-    return with_children(value, [tree_map(change, one, name + step, depth + 1) for step, one in inner.items()])
+    return with_children(value, [tree_map(change, one, name + step) for step, one in inner.items()])
 
 
-def leaves(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Every leaf with its name, in order.
-
-    Raises: ValueError for a tree that contains itself.
-    """
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf with its name, in order."""
     inner = children(value)
     if inner is None:
         yield name, value
     else:
-        _require_an_end(name, depth)
         for step, one in inner.items():
-            yield from leaves(one, name + step, depth + 1)
-
-
-def _require_an_end(name: str, depth: int) -> None:
-    if depth > DEEPEST:
-        where = f"{name[:60]}..." if len(name) > 60 else name
-        raise ValueError(f"gradcheck: {where} contains itself, or is more than {DEEPEST} levels deep")
+            yield from leaves(one, name + step)
 
 
 def kind_of(leaf: Any) -> str:
@@ -125,11 +111,6 @@ def has_complex(*trees: Any) -> bool:
     return any(kind_of(leaf) == "c" for tree in trees for _, leaf in leaves(tree))
 
 
-def names_in(value: Any, name: str) -> list[str]:
-    """The names of the arrays that can be differentiated in a tree."""
-    return [flat for one, leaf in leaves(value, name) if kind_of(leaf) for flat in taken_apart(leaf, one)]
-
-
 def taken_apart(value: Any, name: str) -> Arrays:
     """The leaves of a tree by name; numbers become arrays, which can be changed in place."""
     found: Arrays = {}
@@ -141,26 +122,24 @@ def taken_apart(value: Any, name: str) -> Arrays:
     return found
 
 
-def put_together_each(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
-    """Several trees with their leaves replaced by other arrays."""
-    return {name: put_together(value, name, arrays) for name, value in trees.items()}
-
-
-def put_together(value: Any, name: str, arrays: Mapping[str, Any]) -> Any:
-    """The tree with its leaves replaced by other arrays."""
+def put_together(trees: Arrays, arrays: Mapping[str, Any]) -> Arrays:
+    """The trees with their leaves replaced by other arrays."""
 
     def of_leaf(name: str, leaf: Any) -> Any:
-        if isinstance(leaf, (np.random.Generator, np.random.RandomState)):
-            return copy.deepcopy(leaf)  # so that every call draws the same dropout mask
         kind = kind_of(leaf)
         value = in_complex_plane(arrays[f"{name}.real"], arrays[f"{name}.imag"]) if kind == "c" else arrays[name]
         if kind and is_scalar(leaf):
             value = np.asarray(value)[()]
             # A complex step of a float stays a NumPy scalar, since NumPy can compare complex numbers.
             return value.item() if type(leaf) in (float, complex) and value.dtype.kind == kind else value
-        return value
+        return own(value)
 
-    return tree_map(of_leaf, value, name)
+    return {name: tree_map(of_leaf, value, name) for name, value in trees.items()}
+
+
+def own(leaf: Any) -> Any:
+    """A copy of a random generator, so that every call draws the same dropout mask; any other value unchanged."""
+    return copy.deepcopy(leaf) if isinstance(leaf, (np.random.Generator, np.random.RandomState)) else leaf
 
 
 def is_scalar(leaf: Any) -> bool:
@@ -201,10 +180,6 @@ def cotangent_of(y: Any, dy: tuple[np.ndarray, ...], split: bool = True) -> Any:
     return tree_map(one, y)
 
 
-class TreeError(ValueError):
-    """A gradient does not have the form of its argument; the message contains the place."""
-
-
 def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[str, Any], Gradients]:
     """Match the gradients that a backward returned with arguments; return them by argument, and by array.
 
@@ -212,7 +187,7 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
 
     Raises: GradientError
     """
-    floats = [key for key, value in arguments.items() if names_in(value, key)]
+    floats = [key for key, value in arguments.items() if any(kind_of(leaf) for _, leaf in leaves(value))]
     meanings: list[dict[str, Any]] = []
     trouble = ""
     if isinstance(returned, dict):
@@ -228,10 +203,8 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
         pairs = ((floats, grads), (floats, given), ([*arguments], grads))
         meanings += [dict(zip(names, ones)) for names, ones in pairs if len(names) == len(ones)][:1]
         if not meanings:
-            trouble = (
-                f"backward returned {len(given)} gradients for {len(floats)} arrays "
-                f"of floats ({', '.join(floats) or 'none'}); return one for each, in argument order"
-            )
+            arrays = f"{len(floats)} arrays of floats ({', '.join(floats) or 'none'})"
+            trouble = f"backward returned {len(given)} gradients for {arrays}; return one for each, in argument order"
     if len(floats) == 1 and children(arguments[floats[0]]) is not None:
         meanings.append({floats[0]: returned})
     for meaning in meanings:
@@ -240,45 +213,26 @@ def match_gradients(name: str, returned: Any, arguments: Arrays) -> tuple[dict[s
             for key, grad in meaning.items():
                 found |= gradients_of(arguments[key], grad, key)
             return meaning, found
-        except TreeError as error:
+        except ValueError as error:
             trouble = trouble or str(error)
     raise GradientError(f"gradcheck {name}: {trouble}")
 
 
 def gradients_of(value: Any, grad: Any, name: str) -> Gradients:
-    """The gradient of a tree, which must have the form of the tree, by the names of the arrays.
+    """The gradient of a tree, which must have the form of the tree, by the names of the arrays; None if it is missing.
 
-    None may replace a whole branch. Keys of a dict may be missing here; `run_backward` refuses this.
-
-    Raises: TreeError
+    Raises: ValueError
     """
-    mine, theirs, kind = children(value), children(grad), kind_of(value)
-    if mine is None and not kind:  # an integer has no gradient
-        return {}
-    if grad is None:
-        return dict.fromkeys(names_in(value, name))
-    if (mine is None) != (theirs is None):
-        raise TreeError(f"d{name} is {_kind(grad)}, but {name} is {_kind(value)}")
-    if mine is None or theirs is None:  # two leaves
-        if kind == "c":
-            return {f"{name}.real": np.real(grad), f"{name}.imag": np.imag(grad)}
-        return {name: grad if hasattr(grad, "dtype") else np.asarray(grad)}
-    if isinstance(value, (tuple, list)) and type(grad) in (tuple, list):
-        if len(theirs) != len(mine):
-            raise TreeError(f"d{name} has {len(theirs)} entries, but {name} has {len(mine)}")
-        theirs = dict(zip(mine, theirs.values(), strict=True))
-    for step in theirs:
-        if step not in mine:
-            raise TreeError(f"d{name} holds d{name}{step}, but {name} holds only {', '.join(name + s for s in mine)}")
+    arrays, given = dict(leaves(value, name)), dict(leaves(grad, name))
+    for one, part in given.items():
+        if one not in arrays and part is not None:  # None may stand for a whole branch
+            raise ValueError(f"backward returned d{one}, but {name} holds only {', '.join(arrays)}")
     found: Gradients = {}
-    for step, one in mine.items():
-        if step in theirs:
-            found |= gradients_of(one, theirs[step], name + step) if names_in(one, name) else {}
+    for one, leaf in arrays.items():
+        part = given.get(one)
+        if kind_of(leaf) == "c":
+            found[f"{one}.real"] = None if part is None else np.real(part)
+            found[f"{one}.imag"] = None if part is None else np.imag(part)
+        elif kind_of(leaf):
+            found[one] = part if part is None or hasattr(part, "dtype") else np.asarray(part)
     return found
-
-
-def _kind(value: Any) -> str:
-    """A description of a value, for a message."""
-    if children(value) is not None:
-        return f"a {type(value).__name__} of {len(children(value) or ())}"
-    return f"an array of shape {np.shape(value)}" if hasattr(value, "dtype") else f"a {type(value).__name__}"

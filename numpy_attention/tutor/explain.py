@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.check import check
+from numpy_attention.gradcheck.problem import random_cotangent
 from numpy_attention.gradcheck.report import GradientError, Report
-from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.answer import Exit, message_of
 from numpy_attention.tutor.entry import Entry

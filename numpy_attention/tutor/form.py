@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.problem import is_float
-from numpy_attention.gradcheck.tolerance import explain_shape, random_cotangent
+from numpy_attention.gradcheck.problem import explain_shape, is_float, random_cotangent
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.entry import Case, Entry
 

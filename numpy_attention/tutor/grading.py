@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.tolerance import random_cotangent
+from numpy_attention.gradcheck.problem import random_cotangent
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor import properties
 from numpy_attention.tutor.catalogue import ours

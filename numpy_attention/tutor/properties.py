@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.line import Outputs
-from numpy_attention.gradcheck.problem import Arrays, Gradients, is_float
-from numpy_attention.gradcheck.tolerance import random_cotangent
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, is_float, random_cotangent
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.catalogue import PLAIN
 from numpy_attention.tutor.compare import same

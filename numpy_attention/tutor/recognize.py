@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.gradcheck.line import Outputs
-from numpy_attention.gradcheck.problem import Gradients
-from numpy_attention.gradcheck.tolerance import random_cotangent
+from numpy_attention.gradcheck.problem import Gradients, Outputs, random_cotangent
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.catalogue import ours
 from numpy_attention.tutor.compare import same

@@ -230,12 +230,10 @@ def test_a_wrong_gradient_and_an_excluded_argument() -> None:
     assert check(factor=1.001, no_gradient="p.b").arguments.keys() == {"p.a"}
 
 
-def test_options_reach_the_check_and_gradgrad_is_refused() -> None:
+def test_options_reach_the_check() -> None:
     report = check(power=3, skip={"p.a": np.arange(3) == 1}, robustness=False)
     assert np.isnan(report.arguments["p.a"].numeric).tolist() == [False, True, False]
     assert "robustness was not checked" in str(report)
-    with pytest.raises(ValueError, match="product: gradgrad must be False for a library's backward, got True"):
-        check(gradgrad=True)
 
 
 def test_an_error_in_the_library_backward_is_reported() -> None:

@@ -121,3 +121,23 @@ def test_line_of_the_step_is_named() -> None:
     line = first + next(i for i, one in enumerate(lines) if "z * h" in one)
     said = diagnosis_of(gate, lambda *a: gate_back(*a, to_x=lambda first, second: second), X, W, U)
     assert f"in `z * h` (line {line}), the path through `z` is missing" in said
+
+
+def rms(x: Array) -> Array:
+    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6))
+
+
+def rms_back(g: Array, x: Array) -> Array:
+    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
+    return np.asarray(r * (g - x * r * r * (g * x).mean(-1, keepdims=True)))
+
+
+def test_a_residual_path_that_is_left_out(rng: np.random.Generator) -> None:
+    def back(g: Array, x: Array, W: Array) -> Any:
+        h = np.tanh(x @ W)
+        d = rms_back(g, x + h) * (1 - h * h)
+        return d @ W.T, x.T @ d
+
+    x, W = rng.standard_normal((6, 4)), rng.standard_normal((4, 4))
+    text = diagnosis_of(lambda x, W: rms(x + np.tanh(x @ W)), back, x, W)
+    assert "the path through `x` is missing" in text

@@ -1,10 +1,13 @@
 """A report is at most a screen of text."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.gradcheck import gradcheck
+from numpy_attention.gradcheck import GradientError, Report, gradcheck, gradcheck_vjp
+from numpy_attention.gradcheck.report import ArgumentReport
 from tests.gradcheck.planted import caught, times, with_mistake
 
 
@@ -36,10 +39,45 @@ def test_a_report_shows_the_worst_element_and_right_gradients(rng: np.random.Gen
     assert report.error == pytest.approx(2 * abs(wrong.numeric[2, 1]) / wrong.size)
 
 
-def test_a_report_shows_at_most_six_wrong_arguments(rng: np.random.Generator) -> None:
+def test_a_report_names_all_wrong_arguments_and_shows_six(rng: np.random.Generator) -> None:
     names = [f"x{i}" for i in range(9)]
     message, _ = caught(
         lambda **x: (sum(x.values()), None), lambda dy, cache: (2 * dy,) * 9,
         {name: rng.standard_normal(3) for name in names},
     )
-    assert "... and 3 more: dx6, dx7, dx8" in message
+    assert "dx6, dx7, dx8 wrong" in message
+    assert message.count("elements wrong") == 6
+
+
+def test_the_first_line_counts_the_elements_that_could_not_be_checked() -> None:
+    report = gradcheck(ops.relu, ops.relu_backward, {"x": np.array([0.0, 1.0])})
+    assert str(report).startswith("gradcheck relu: right; 1 of 2 elements not checked (at a corner); the others: worst")
+    message, report = caught(
+        lambda x, w: (np.maximum(x, 0) * w, (x, w)), lambda dy, cache: (dy * (cache[0] > 0) * cache[1], dy),
+        {"x": np.array([0.0, 2.0]), "w": np.array([2.0, 3.0])},
+    )
+    assert "gradcheck <lambda>: dw wrong" in message
+    assert "1 of 4 elements not checked (at a corner)" in message
+
+
+def test_elements_at_the_end_of_the_domain_are_counted_with_their_reason() -> None:
+    found = ArgumentReport.unseen("x", np.ones(6))
+    found.ends[:2] = True
+    report = Report("f", {"x": found.shaped((2, 3))}, seed=0, calls=1)
+    assert report.verdict().startswith("right; 2 of 6 elements not checked (at the end of the domain); the others:")
+    found.kinks[1, 2] = True
+    assert "3 of 6 elements not checked (at a corner or at the end of the domain)" in str(report)
+
+
+@pytest.mark.parametrize("wrong", [times(1 + 1e-7), times(1 + 1e-6, (0, 1))], ids=["one factor", "one element"])
+def test_a_plain_mistake_is_not_offered_as_an_error_to_allow(wrong: Any, rng: np.random.Generator) -> None:
+    message, report = caught(ops.softmax, with_mistake(ops.softmax_backward, wrong), {"x": rng.standard_normal((3, 4))})
+    assert report.error < 1e-5
+    assert "rtol=" not in message
+
+
+def test_the_gradient_of_an_argument_called_y_and_the_upstream_gradient_have_different_names() -> None:
+    with pytest.raises(GradientError) as caught:
+        gradcheck_vjp(lambda y: y**3, lambda dy, y: 3 * y * dy, (np.array([0.5, 2.0, 3.0]),))
+    assert "d(argument y) wrong" in str(caught.value)
+    assert "d(argument y)[2]" in str(caught.value)

@@ -18,7 +18,6 @@ from numpy_attention.gradcheck.spec import (
     draw_inputs,
     draw_numbers,
     draw_sizes,
-    example_sizes,
     parse,
 )
 
@@ -153,7 +152,7 @@ CROSS_ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask?: 
 
 def test_a_seed_repeats_its_example() -> None:
     first, second, other = (draw_example(CROSS_ATTENTION, seed) for seed in (3, 3, 5))
-    assert first.sizes == second.sizes == example_sizes(CROSS_ATTENTION, 3)
+    assert first.sizes == second.sizes
     assert all(np.array_equal(first[name], second[name]) for name in first if first[name] is not None)
     assert other.sizes != first.sizes or not np.array_equal(other["q"], first["q"])
 

@@ -9,32 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import GradientError, gradcheck_vjp
+from numpy_attention.gradcheck import GradientError
 from numpy_attention.gradcheck.trees import (
     Gradients,
     gradients_of,
-    leaves,
     match_gradients,
-    tree_map,
 )
 
 
 def grads_by_name(name: str, returned: Any, arguments: dict[str, Any]) -> Gradients:
     return match_gradients(name, returned, arguments)[1]
-
-
-def test_a_tree_that_contains_itself_is_refused() -> None:
-    itself: list[Any] = [np.ones(2)]
-    itself.append({"again": itself})
-    text = re.escape("gradcheck: params[1].again[1].again[1]") + ".* contains itself, or is more than 100 levels deep"
-    for use in (lambda: list(leaves(itself, "params")), lambda: tree_map(lambda name, leaf: leaf, itself, "params")):
-        with pytest.raises(ValueError, match=text) as error:
-            use()
-        assert len(str(error.value)) < 200
-    with pytest.raises(ValueError, match=r"gradcheck: y\[1\].* contains itself"):
-        gradcheck_vjp(lambda x: itself, lambda dy, x: dy, (np.ones(2),))
-    with pytest.raises(ValueError, match=r"gradcheck: x\[1\].* contains itself"):
-        gradcheck_vjp(lambda x: x, lambda dy, x: dy, {"x": itself})
 
 
 X, W = np.ones((2, 3)), np.ones(3)
@@ -65,7 +49,7 @@ def test_a_single_tree_alone_or_in_a_tuple_or_by_name(returned: Any) -> None:
 
 def test_none_means_no_gradient_for_a_branch() -> None:
     assert gradients_of(TREE, {"layers": None, "w": W}, "p") == {"p.w": W, "p.layers[0].b": None}
-    assert gradients_of(TREE, {"w": W}, "p") == {"p.w": W}
+    assert gradients_of(TREE, {"w": W}, "p") == {"p.w": W, "p.layers[0].b": None}
     assert gradients_of(TREE, None, "p") == {"p.w": None, "p.layers[0].b": None}
 
 
@@ -77,17 +61,17 @@ def test_the_gradient_of_a_complex_array_is_complex_or_real() -> None:
     assert gradients_of(z, None, "z") == {"z.real": None, "z.imag": None}
 
 
+ONLY = "but params holds only params.w, params.layers[0].b, params.n"
+
+
 @pytest.mark.parametrize(("returned", "text"), [
     ((1, 2, 3),
      "backward returned 3 gradients for 1 arrays of floats (params); return one for each, in argument order"),
     ({"dparams": 1}, "backward returned a gradient called 'dparams'; the names must be names of arguments: params"),
-    ({"params": DTREE | {"db": W}},
-     "dparams holds dparams.db, but params holds only params.w, params.layers, params.n"),
-    ({"params": {"layers": []}}, "dparams.layers has 0 entries, but params.layers has 1"),
-    ({"params": {"layers": [X]}},
-     "dparams.layers[0] is an array of shape (2, 3), but params.layers[0] is a dict of 1"),
-    ({"params": {"w": [W]}}, "dparams.w is a list of 1, but params.w is an array of shape (3,)"),
-    (W, "dparams is an array of shape (3,), but params is a dict of 3"),
+    ({"params": DTREE | {"db": W}}, f"backward returned dparams.db, {ONLY}"),
+    ({"params": {"layers": [X]}}, f"backward returned dparams.layers[0], {ONLY}"),
+    ({"params": {"w": [W]}}, f"backward returned dparams.w[0], {ONLY}"),
+    (W, f"backward returned dparams, {ONLY}"),
 ])
 def test_a_wrong_form_is_reported_in_one_line_with_its_place(returned: Any, text: str) -> None:
     with pytest.raises(GradientError, match=f"^gradcheck f: {re.escape(text)}$"):

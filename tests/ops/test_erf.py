@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.gradcheck.complex_step import complex_numbers
+from numpy_attention.gradcheck.derivative import complex_numbers
 
 DTYPES = [np.float32, np.float64]
 ROUND_OFF = {np.float32: 3.0, np.float64: 2.0}  # in eps of the dtype

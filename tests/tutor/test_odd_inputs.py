@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.problem import is_float
-from numpy_attention.gradcheck.tolerance import random_cotangent
+from numpy_attention.gradcheck.problem import is_float, random_cotangent
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Case, Entry
 from tests.tutor.test_properties import by_default_one_variant_of_each_large_layer

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck.tolerance import random_cotangent
+from numpy_attention.gradcheck.problem import random_cotangent
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Entry
 from tests.tutor.test_properties import for_entries

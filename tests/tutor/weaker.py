@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.line import Outputs
-from numpy_attention.gradcheck.problem import Arrays, Gradients, Problem, is_float
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, is_float, random_cotangent
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.gradcheck.tolerance import random_cotangent
 from numpy_attention.training.optimizers import SGD
 from numpy_attention.tutor.catalogue import TRIALS
 from numpy_attention.tutor.entry import Entry

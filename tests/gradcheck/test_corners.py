@@ -54,7 +54,7 @@ def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Gener
     x[1, 2] = 0.0
     report = gradcheck(ops.relu, ops.relu_backward, {"x": x})
     assert np.argwhere(report.arguments["x"].kinks).tolist() == [[1, 2]]
-    assert "1 element at a kink" in str(report)
+    assert "right; 1 of 12 elements not checked (at a corner); the others: worst" in str(report)
 
 
 def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
@@ -68,7 +68,7 @@ def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
 def test_the_end_of_a_domain_is_not_an_error() -> None:
     report = gradcheck(
         lambda x: (np.sqrt(x), x), lambda dy, x: dy / (2 * np.sqrt(np.maximum(x, 1e-300))),
-        {"x": np.array([1e-320, 1.0, 4.0])}
+        {"x": np.array([0.0, 1.0, 4.0])}
     )
     assert report.ok
 
@@ -127,14 +127,14 @@ def test_one_element_of_many_off_by_one_percent(rng: np.random.Generator) -> Non
     message, report = caught(cube, cube_backward, {"x": x})
     assert report.arguments["x"].worst == (217, 903)
     assert report.arguments["x"].wrong.sum() == 1
-    assert report.calls <= 400
+    assert report.calls <= 600
     assert "dx[217, 903]" in message
     assert "ratio 1.01" in message
 
 
 def test_a_large_array_is_checked_in_few_calls(rng: np.random.Generator) -> None:
     report = gradcheck(ops.silu, ops.silu_backward, {"x": rng.standard_normal((200, 300))})
-    assert report.calls <= 40
+    assert report.calls <= 60
     assert "random directions" in str(report)
     assert report.error < 1e-9
 

@@ -175,3 +175,36 @@ def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) ->
             gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x) ** 2)).astype(t), (x,))
             with pytest.raises(GradientError):
                 gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: np.tanh(x).astype(np.float32), lambda x: np.tanh(x.astype(np.float32)),
+    lambda x: np.exp(x.astype(np.float32)).sum(-1),
+], ids=["rounded result", "rounded input", "rounded sum"])
+def test_float32_inside_a_function_is_known_to_four_digits(f: Any, rng: np.random.Generator) -> None:
+    x = rng.standard_normal((3, 4))
+    slope = (lambda x: 1 - np.tanh(x) ** 2) if f(x).ndim == 2 else np.exp
+    spread = (lambda dy: dy) if f(x).ndim == 2 else (lambda dy: dy[:, None])
+    assert gradcheck_vjp(f, lambda dy, x: spread(dy) * slope(x), (x,)).ok
+    with pytest.raises(GradientError, match="dx wrong"):
+        gradcheck_vjp(f, lambda dy, x: 1.01 * spread(dy) * slope(x), (x,))
+
+
+@pytest.mark.parametrize("x", [
+    [0.0], [1e-323, 0.5], [1e-310, 1e-310], [-0.56, -6.6e-8, 0.0, 5.7e-3, -3.9e-8], [4.6e-3, 2e-5, 335.0],
+], ids=str)
+def test_elements_of_every_size_are_judged_in_company(x: list[float]) -> None:
+    """With a complex step, and in a buffer of floats without one; each output alone, and all in one sum."""
+    w = np.linspace(1.0, 2.0, 2 * len(x)).reshape(len(x), 2)
+    for mixed in (np.eye(len(x)), w):
+        for kept in (lambda y: y, lambda y: np.array(y.tolist(), dtype=np.float64)):
+            def f(x: np.ndarray, mixed: Any = mixed, kept: Any = kept) -> Any:
+                return kept(x**3 + np.sin(x)) @ mixed
+
+            def vjp(dy: np.ndarray, x: np.ndarray, mixed: Any = mixed) -> Any:
+                return (dy @ mixed.T) * (3 * x * x + np.cos(x))
+
+            assert gradcheck_vjp(f, vjp, (np.array(x),)).ok
+            with pytest.raises(GradientError, match="dx wrong"):
+                gradcheck_vjp(f, lambda dy, x: vjp(dy, x) * (1 + 0.01 * (np.arange(len(x)) == len(x) - 1)),
+                              (np.array(x),))

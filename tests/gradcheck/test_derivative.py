@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.gradcheck.complex_step import ComplexStep, NoComplexStep, complex_numbers
+from numpy_attention.gradcheck.derivative import Exact, NoComplexStep, complex_numbers
 from numpy_attention.gradcheck.problem import FunctionProblem
 
 
-def step_of(f: Any, **arrays: np.ndarray) -> ComplexStep:
+def step_of(f: Any, **arrays: np.ndarray) -> Exact:
     problem = FunctionProblem(f, f, arrays, {})
     y = np.asarray(f(**arrays))
     dy = np.random.default_rng(1).standard_normal(y.shape)
-    return ComplexStep(problem, arrays, (y,), (dy,))
+    return Exact(problem, arrays, (y,), (dy,))
 
 
 @pytest.mark.parametrize(("f", "text"), [
