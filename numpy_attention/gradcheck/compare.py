@@ -55,7 +55,9 @@ JUMP = 1e-9  # relative to the gradient: a larger change over a few last bits is
 NOISE = 1000.0  # if a function differs from run to run, differences may have an error of this multiple
 FEW_BITS = (2, 2, 8, 8, 32, 32)
 MORE_BITS = (2**16, 2**26)
-LONG = (2**38, 2**41)  # up to 0.05 % of a number: some functions change only in steps, for example 1 - p for p near 1
+# Up to 0.05 %, and 1.5 %, of a number: some functions change only in long steps, for example 1 - p for p near 1.
+LONG = (2**38, 2**41)
+LONGEST = (2**46, 2**46, 2**46, 2**46)
 
 ENOUGH = 6  # wrong elements; the others are then not looked at again
 MANY = 64  # with so many elements, the tolerance that most of them need can be estimated
@@ -292,16 +294,16 @@ class Comparison:
         of_bits = 1024 * EPS * self.point.scalar.terms / sizes(self.point.exact[name]).reshape(-1)
         tiny = np.maximum(of_bits, EPS / RESOLVED * self.point.largest)
         values: dict[int, list[float]] = {int(i): [] for i in some}
-        for bits, most in ((FEW_BITS, ROUNDED * size), (MORE_BITS, ROUNDED * size), (LONG, TIGHT * size)):
-            close = [i for i in values if off[i] <= max(most[i], tiny[i]) and not self.point.problem.nondet]
+        for bits, most in ((FEW_BITS, ROUNDED), (MORE_BITS, ROUNDED), (LONG, TIGHT), (LONGEST, TIGHT)):
+            close = [i for i in values if off[i] <= max(most * size[i], tiny[i]) and not self.point.problem.nondet]
             for move in self.point.moves(bits) if close else ():
                 with contextlib.suppress(Exception):  # the move may have left the domain
                     there, grad = reference.at(move.arrays, move.dy), np.ravel(np.asarray(move.grads[name], float))
                     for i in close:
-                        values[i].append(grad[i] - there.best(name, i))
-        for i, one in values.items():
-            known = [off for off in one if math.isfinite(off)]
-            self.spread[i] = np.ptp(known) if known else 0.0
+                        values[i] += [one for one in [grad[i] - there.best(name, i)] if math.isfinite(one)]
+            for i in close:  # over the longest moves, a real error changes, too
+                spread = np.ptp(values[i]) if values[i] else 0.0
+                self.spread[i] = max(self.spread[i], spread / (SAFETY if bits is LONGEST else 1.0))
         self.judge()
 
 

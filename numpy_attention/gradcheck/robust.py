@@ -267,14 +267,14 @@ def sizes(run: FirstRun) -> None:
     """For each length, all axes of this length, in all arrays, are cut to their first element: is the gradient right?
 
     Typical mistakes: a squeeze removes one axis too many, or a function that sums over broadcast axes also sums over
-    other axes of length 1. A failure counts only if the gradient is right at another length, 2; otherwise the function
+    other axes of length 1. A failure counts only if the gradient is right at the lengths 2 and 3; else the function
     is made for certain lengths. Axes of length 2 become 3 long then, because two elements would fit there by chance.
     """
     inputs = [x for name, x in run.problem.inputs.items() if name not in run.problem.parameters]
     lengths = dict.fromkeys(n for x in inputs for n in np.shape(x) if n > 1)
     for n in list(lengths)[:MOST_SIZES]:
         failure = failure_at(run, {n: [0]})
-        if failure and failure_at(run, {n: [0, 1], 2: [0, 1, 0]}) == "":
+        if failure and all(failure_at(run, {n: at, 2: [0, 1, 0]}) == "" for at in ([0, 1], [0, 1, 0])):
             raise run.error(
                 f"with one element along the axis of length {n} the forward runs, but {failure}\nlikely mistake: an "
                 "axis of length 1 is squeezed away, or treated as a broadcast axis and summed over; or the backward "
