@@ -32,6 +32,8 @@ from numpy_attention.gradcheck.corners import corner_in_words, slopes_around
 from numpy_attention.gradcheck.derivative import (
     EPS,
     GOOD,
+    RESOLVED,
+    SAFETY,
     Differences,
     Exact,
     NoComplexStep,
@@ -46,8 +48,6 @@ from numpy_attention.gradcheck.problem import Gradients, Outputs, Problem, in_fl
 from numpy_attention.gradcheck.report import ArgumentReport
 from numpy_attention.gradcheck.trees import Arrays
 
-SAFETY = 8.0  # errors and round-off are estimates: allow this multiple
-RESOLVED = 1e-4  # relative to the derivative: with a larger error, no element is called right
 ZERO = 2.0**22  # last bits: a derivative of this error, and no digits, counts as zero
 ROUNDED = 1e-2  # relative to the derivative: round-off is never larger
 TIGHT = 1e-8  # relative: a gradient that differs by more is compared with a better derivative
@@ -99,6 +99,7 @@ class Point:
     scalar: Scalar
     gradients: list[AnalyticGradient]
     near: dict[tuple[int, ...], list[Move]] = field(default_factory=dict)
+    jitters: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def largest(self) -> float:
@@ -110,6 +111,14 @@ class Point:
         if bits not in self.near:
             self.near[bits] = moved_by(bits, self.problem, self.exact, self.scalar.dy)
         return self.near[bits]
+
+    def jitter(self, analytic: AnalyticGradient) -> np.ndarray:
+        """The largest change of each element of a gradient when inputs and dy move by a few last bits; flattened."""
+        if analytic.name not in self.jitters:
+            grads = [np.asarray(move.grads[analytic.name], np.float64) for move in self.moves()]
+            changes = [np.abs(grad - analytic.gradient).reshape(-1) for grad in grads]
+            self.jitters[analytic.name] = np.max([np.zeros(analytic.gradient.size), *changes], axis=0)
+        return self.jitters[analytic.name]
 
 
 def moved_by(bits: Sequence[int], problem: Problem, arrays: Arrays, dy: Outputs) -> list[Move]:
@@ -260,12 +269,15 @@ def compare_all(
 class Comparison:
     """The elements of one gradient beside their derivatives, and the error that is allowed in each."""
 
-    def __init__(self, point: Point, analytic: AnalyticGradient, chosen: np.ndarray) -> None:
-        self.point, self.analytic, self.chosen = point, analytic, chosen
+    def __init__(
+        self, point: Point, analytic: AnalyticGradient, chosen: np.ndarray, reference: Exact | Differences
+    ) -> None:
+        self.point, self.analytic, self.chosen, self.reference = point, analytic, chosen, reference
         self.found = ArgumentReport.unseen(analytic.name, analytic.gradient)
         self.error, self.spread = np.zeros((2, chosen.size))  # of the derivative; and the measured round-off of both
         # the round-off of terms that cancel, which no derivative shows
         self.least = np.full(chosen.size, 4 * point.scalar.last_bit)
+        self.near: dict[tuple[int, ...], list[tuple[Exact | Differences, np.ndarray]]] = {}
 
     @property
     def off(self) -> np.ndarray:
@@ -286,8 +298,18 @@ class Comparison:
         off, marked = np.nan_to_num(self.off, nan=np.inf), np.flatnonzero(some)
         return marked[np.argsort(-off[marked], kind="stable")]
 
+    def nearby(self, bits: tuple[int, ...]) -> list[tuple[Exact | Differences, np.ndarray]]:
+        """The derivatives and the flattened gradient at the points nearby where the function can be computed."""
+        if bits not in self.near:
+            self.near[bits] = []
+            for move in self.point.moves(bits):
+                with contextlib.suppress(Exception):  # the move may have left the domain
+                    gradient = np.ravel(np.asarray(move.grads[self.analytic.name], np.float64))
+                    self.near[bits].append((self.reference.at(move.arrays, move.dy), gradient))
+        return self.near[bits]
+
     @np.errstate(all="ignore")
-    def measure_scatter(self, some: np.ndarray, reference: Exact | Differences) -> None:
+    def measure_scatter(self, some: np.ndarray) -> None:
         """Measure the round-off of some elements: the spread of gradient minus derivative over points nearby."""
         name, off, size = self.analytic.name, self.off, np.abs(self.found.numeric)
         # A gradient that is zero in theory has the round-off of the others, or of the effect of some last bits of x.
@@ -296,13 +318,13 @@ class Comparison:
         values: dict[int, list[float]] = {int(i): [] for i in some}
         for bits, most in ((FEW_BITS, ROUNDED), (MORE_BITS, ROUNDED), (LONG, TIGHT), (LONGEST, TIGHT)):
             close = [i for i in values if off[i] <= max(most * size[i], tiny[i]) and not self.point.problem.nondet]
-            for move in self.point.moves(bits) if close else ():
-                with contextlib.suppress(Exception):  # the move may have left the domain
-                    there, grad = reference.at(move.arrays, move.dy), np.ravel(np.asarray(move.grads[name], float))
-                    for i in close:
-                        values[i] += [one for one in [grad[i] - there.best(name, i)] if math.isfinite(one)]
+            for there, gradient in self.nearby(bits) if close else ():
+                for i in close:
+                    with contextlib.suppress(Exception):
+                        values[i].append(float(gradient[i] - there.best(name, i)))
             for i in close:  # over the longest moves, a real error changes, too
-                spread = np.ptp(values[i]) if values[i] else 0.0
+                known = [one for one in values[i] if math.isfinite(one)]
+                spread = np.ptp(known) if known else 0.0
                 self.spread[i] = max(self.spread[i], spread / (SAFETY if bits is LONGEST else 1.0))
         self.judge()
 
@@ -312,38 +334,40 @@ def compare_exactly(point: Point, analytic: AnalyticGradient, exact: Exact, chos
 
     Raises: Refuted
     """
-    comparison = Comparison(point, analytic, chosen)
+    comparison = Comparison(point, analytic, chosen, exact)
     found, name = comparison.found, analytic.name
     for i in map(int, np.flatnonzero(chosen)):
         found.numeric[i], comparison.error[i] = exact.along(name, slice(i, i + 1), np.ones(1))
     comparison.judge()
+    differences = Differences(point.problem, point.exact, point.scalar)
     left = comparison.worst_first(found.wrong)
     while left.size:  # a few at a time: if all of them are wrong, the others are not looked at again
         some, left = left[:ENOUGH], left[ENOUGH:]
-        comparison.measure_scatter(some, exact)
+        comparison.measure_scatter(some)
         for i in map(int, some[found.wrong[some]]):
-            _require_analytic(point, exact, found, i, comparison.error[i] + comparison.spread[i])
+            _require_analytic(comparison, exact, differences, i)
         if found.wrong[some].all():
             break
     found.reference = exact.name
     return found.shaped(analytic.gradient.shape)
 
 
-def _require_analytic(point: Point, exact: Exact, found: ArgumentReport, i: int, error: float) -> None:
+def _require_analytic(comparison: Comparison, exact: Exact, differences: Differences, i: int) -> None:
     """Before an element is called wrong: is the complex step really the derivative there?
 
     Raises: Refuted
     """
-    name, moves = found.name, point.moves()
-    if Differences(point.problem, point.exact, point.scalar).contradict(name, i, found.numeric[i], error):
+    found, name = comparison.found, comparison.analytic.name
+    if differences.contradict(name, i, found.numeric[i], comparison.error[i] + comparison.spread[i]):
         raise Refuted(f"differences find another derivative of {name}")
     off = abs(found.analytic[i] - found.numeric[i])
-    if off <= GOOD * abs(found.numeric[i]) and not point.problem.nondet:  # differences cannot show so little
+    if off <= GOOD * abs(found.numeric[i]) and not exact.problem.nondet:  # differences cannot show so little
         stray, noise = exact.stray(name, i)
         if stray > max(0.1 * off, 64 * noise):
             raise Refuted("the function is not analytic")
-    derivatives = [found.numeric[i], *(exact.at(move.arrays, move.dy).best(name, i) for move in moves)]
-    gradients = [found.analytic[i], *(float(np.ravel(np.asarray(move.grads[name]))[i]) for move in moves)]
+    nearby = comparison.nearby(FEW_BITS)
+    derivatives = [found.numeric[i], *(there.best(name, i) for there, _ in nearby)]
+    gradients = [found.analytic[i], *(float(gradient[i]) for _, gradient in nearby)]
     if any(np.ptp(some) > 0.1 * np.max(np.abs(some)) for some in (derivatives, gradients)):
         raise Refuted(f"the derivative of {name} jumps, as at a corner")
 
@@ -355,9 +379,9 @@ def compare_by_differences(point: Point, analytic: AnalyticGradient, chosen: np.
     Four calls find the derivative of nearly every element. For the others, a whole tableau is computed. An element that
     still disagrees is tested for a corner, where any slope between those around it is right, and for round-off.
     """
-    comparison, name = Comparison(point, analytic, chosen), analytic.name
+    differences, name = Differences(point.problem, point.exact, point.scalar), analytic.name
+    comparison = Comparison(point, analytic, chosen, differences)
     found, error = comparison.found, comparison.error
-    differences = Differences(point.problem, point.exact, point.scalar)
     smooth, slopes = np.ones(chosen.size, dtype=bool), np.zeros(chosen.size)
     for i in map(int, np.flatnonzero(chosen)):
         one, x = differences.one(name, i), float(point.exact[name].reshape(-1)[i])
@@ -383,7 +407,7 @@ def compare_by_differences(point: Point, analytic: AnalyticGradient, chosen: np.
             corners += [] if found.kinks[i] else [corner_in_words(point, found, i, low, high)]
             comparison.judge()
         elif found.wrong[i]:
-            comparison.measure_scatter(np.array([i]), differences)
+            comparison.measure_scatter(np.array([i]))
         if found.wrong.sum() >= ENOUGH and found.wrong[i]:
             break
     found.corner = corners[0] if len(corners) == found.wrong.sum() > 0 else ""
@@ -410,7 +434,7 @@ class Direction:
     ) -> None:
         self.analytic, self.reference, self.v = analytic, reference, v
         usual = analytic.unit * np.abs(analytic.gradient.reshape(-1)) + 4 * point.scalar.last_bit
-        self.rounding = usual + jitter_of(point, analytic) + analytic.allowed / SAFETY
+        self.rounding = usual + point.jitter(analytic) + analytic.allowed / SAFETY
 
     def off(self, low: int, high: int) -> tuple[float, float]:
         """Gradient minus derivative along the piece [low, high) of v, and the tolerance of this difference."""
@@ -501,18 +525,10 @@ def _find_wrong(direction: Direction, found: ArgumentReport) -> None:
         direction.v[i] = 0.0
 
 
-def jitter_of(point: Point, analytic: AnalyticGradient) -> np.ndarray:
-    """The largest change of each element of a gradient when inputs and dy move by a few last bits."""
-    grads = [np.asarray(move.grads[analytic.name], np.float64) for move in point.moves()]
-    changes = [np.abs(grad - analytic.gradient).reshape(-1) for grad in grads]
-    jitter: np.ndarray = np.max([np.zeros(analytic.gradient.size), *changes], axis=0)
-    return jitter
-
-
 def at_corners(point: Point, analytic: AnalyticGradient) -> np.ndarray:
     """Mark elements at which the gradient jumps if inputs move by a few last bits, and all elements equal to them."""
     flat = point.exact[analytic.name].reshape(-1)
-    return np.isin(flat, flat[jitter_of(point, analytic) > JUMP * largest(analytic.gradient)])
+    return np.isin(flat, flat[point.jitter(analytic) > JUMP * largest(analytic.gradient)])
 
 
 def compare_with_float64(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numpy_attention.gradcheck.derivative import Derivative, Line, Scalar, first_step, refined, rms, sizes
+from numpy_attention.gradcheck.derivative import SAFETY, Derivative, Line, Scalar, first_step, refined, rms, sizes
 from numpy_attention.gradcheck.report import ArgumentReport
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ AGREE = 1e-6  # relative to the terms or the slope: the allowed error of the sum
 def slopes_around(point: "Point", name: str, i: int, found: Derivative, gradient: float) -> tuple[float, float]:
     """The smallest and the largest slope for one element at a corner; equal numbers, if there is no corner.
 
-    Most often the slopes of the two sides are enough; the pieces around are tried if the gradient is none of them.
+    A gradient between the slopes of the two sides is right. Only otherwise, the pieces around are examined, too.
     """
     x, low, high = point.exact[name], 0.0, 0.0
     h = min(found.step / 4 or np.inf, first_step(float(x.reshape(-1)[i]), rms(x)) / 16)
@@ -86,7 +86,7 @@ def _of_outputs(line: Line, start: float, end: float) -> np.ndarray | None:
 
 
 def corner_in_words(point: "Point", found: ArgumentReport, i: int, low: float, high: float) -> str:
-    """The mistake of a gradient that is none of the slopes around a corner."""
+    """The mistake of a gradient that lies outside the slopes around a corner."""
     return (
         f"{found.symbol} is wrong where {found.name} == {point.exact[found.name].reshape(-1)[i]:.6g}, at a corner: not "
         f"differentiable here, but right are only slopes from {low:.6g} to {high:.6g}, not {found.analytic[i]:.6g}"
@@ -109,12 +109,12 @@ def check_ties(point: "Point", reports: dict[str, ArgumentReport]) -> None:
             total = sum(float(reports[name].analytic[where].sum()) for name, where in tied.items())
             slack = AGREE * max(scalar.terms, abs(total), abs(found.value))
             smooth = found.error <= slack and abs(found.right - found.left) <= 1e-3 * abs(found.value) + slack
-        if not smooth or abs(total - found.value) <= 8 * found.error + slack:
+        if not smooth or abs(total - found.value) <= SAFETY * found.error + slack:
             continue
         for name in tied:
             report, where = reports[name], at_kinks[name]
             report.wrong, report.kinks = report.wrong | where, report.kinks & ~where
             report.tie = (
-                f"d{name}: a tie: if all numbers equal to {value:.6g} move together, the derivative is "
+                f"{report.symbol}: a tie: if all numbers equal to {value:.6g} move together, the derivative is "
                 f"{found.value:.6g}, but their gradients add up to {total:.6g}: give dy to one of them, or share dy"
             )

@@ -50,7 +50,9 @@ from numpy_attention.gradcheck.problem import Arrays, Evaluate, Outputs, Problem
 EPS = float(np.finfo(np.float64).eps)
 LEVELS = 16  # steps of a tableau, each half of the step before
 OUTSIDE = 40  # at most so many steps outside the domain
+SAFETY = 8.0  # errors and round-off are estimates: allow this multiple
 GOOD = 1e-6  # a relative error that is small enough
+RESOLVED = 1e-4  # relative to the derivative: with a larger error, no element is called right
 H = 1e-100
 
 
@@ -160,7 +162,7 @@ class Derivative(NamedTuple):
 
     def agrees_with(self, other: "Derivative") -> bool:
         """Whether two derivatives are equal up to their errors."""
-        return abs(self.value - other.value) <= 8 * (self.error + other.error)
+        return abs(self.value - other.value) <= SAFETY * (self.error + other.error)
 
 
 UNKNOWN = Derivative(math.nan, math.inf, 0.0, math.nan, math.nan)
@@ -255,7 +257,7 @@ def _one_sided(line: Line, h: float) -> Derivative:
         steps = [8 * h * 2.0**-level for level in range(LEVELS + OUTSIDE)]
         known = [(step, slope) for step in steps if math.isfinite(slope := side * line(side * step) / step)]
         value, error, k = extrapolated([step for step, _ in known], [slope for _, slope in known], 1, line.noise)
-        if error <= 1e-4 * abs(value):  # otherwise it does not converge: the slope of a square root at zero
+        if error <= RESOLVED * abs(value):  # otherwise it does not converge: the slope of a square root at zero
             return Derivative(value, error, known[k][0], value, value)
     return UNKNOWN
 
@@ -298,7 +300,8 @@ def taylor_slope(line: Line, analytic: float) -> float | None:
 
 
 def _preference(one: Derivative) -> tuple[bool, float]:
-    return not (one.smooth and one.error <= 1e-4 * abs(one.value)), one.error
+    """The key of the better of two derivatives: without a corner if its digits are known, then with a smaller error."""
+    return not (one.smooth and one.error <= RESOLVED * abs(one.value)), one.error
 
 
 class Differences:
@@ -347,9 +350,9 @@ class Differences:
         for derivative in (self.one, self.closer):
             with np.errstate(all="ignore"):
                 found = derivative(name, i)
-            if not abs(found.value - value) > 8 * (found.error + error) + GOOD * abs(found.value):
+            if not abs(found.value - value) > SAFETY * (found.error + error) + GOOD * abs(found.value):
                 return False
-        return found.error <= 1e-4 * abs(found.value)
+        return found.error <= RESOLVED * abs(found.value)
 
     def along(self, name: str, where: slice, v: np.ndarray) -> tuple[float, float]:
         """The derivative along a slice of the flattened array, and its error."""

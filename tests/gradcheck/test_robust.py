@@ -119,10 +119,10 @@ RIGHT: dict[str, tuple[Any, Any, tuple[tuple[int, ...], ...]]] = {
     "outputs and gradients in lists": (
         lambda x, y: [x + y, x * y], lambda dy, x, y: [dy[0] + dy[1] * y, dy[0] + dy[1] * x], ((3, 4), (3, 4)),
     ),
-    "a mask of its own": (lambda x: x * MASK, lambda dy, x: dy * MASK, ((3, 4),)),
-    "a target of its own": (lambda x: np.sum((x - MASK) ** 2), lambda dy, x: 2 * dy * (x - MASK), ((3, 4),)),
-    "a size of its own": (lambda x: np.mean(x**2), lambda dy, x: 2 * dy * x / 12, ((3, 4),)),
-    "two and a size of its own": (lambda x: np.mean(x**2, 0), lambda dy, x: dy * x, ((2, 5),)),
+    "a mask of fixed size": (lambda x: x * MASK, lambda dy, x: dy * MASK, ((3, 4),)),
+    "a target of fixed size": (lambda x: np.sum((x - MASK) ** 2), lambda dy, x: 2 * dy * (x - MASK), ((3, 4),)),
+    "divided by a fixed number": (lambda x: np.mean(x**2), lambda dy, x: 2 * dy * x / 12, ((3, 4),)),
+    "an axis of two, divided by a fixed number": (lambda x: np.mean(x**2, 0), lambda dy, x: dy * x, ((2, 5),)),
     "standard deviation": (
         lambda x: x.std(1), lambda dy, x: (dy / x.std(1) / x.shape[1])[:, None] * (x - x.mean(1)[:, None]), ((3, 4),),
     ),
