@@ -6,8 +6,9 @@
     >>> y, cache = na.scaled_dot_product_attention(q, k, v, mask=na.causal_mask(5))
     >>> dq, dk, dv, _ = na.scaled_dot_product_attention_backward(y, cache)
 
-The reading order. Each chapter is a file. The docstring at its top derives what the code below computes, and
-`help(inspect.getmodule(na.softmax))` shows the chapter of a function:
+The reading order. Each chapter is a file with its number in its name: Chapter 3 is `ops/c03_softmax.py`. A letter marks
+the continuations and appendices of a chapter: `ops/c01a_sums.py`. The docstring at the top of a file derives what the
+code below computes, and `help(inspect.getmodule(na.softmax))` shows the chapter of a function:
 
 Part I     ops         1 linear          2 embedding       3 softmax          4 masks           5 dropout
                        6 attention       7 heads           8 positions        9 normalization  10 activations
@@ -16,7 +17,7 @@ Part II    layers     13 layer          14 linear         15 embedding       16 
                       17 multi_head_attention             18 feed_forward    19 residual       20 block
 Part III   models     21 stack          22 sequence_classifier               23 gpt            24 seq2seq
 Part IV    training   25 optimizers     26 schedules      27 data            28 loop
-                      29 trainer        30 checkpoint     31 parallel        32 mpi
+                      29 checkpoint     30 parallel      31 mpi              32 trainer
 Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 load
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from numpy_attention import gradcheck as gradcheck
     from numpy_attention import inside as inside
     from numpy_attention.app import plots as plots
-    from numpy_attention.pretrained.load import load_pretrained
-    from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, merge_low_rank
+    from numpy_attention.pretrained.c36_load import load_pretrained
+    from numpy_attention.pretrained.c37_low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
     from numpy_attention.tutor.notebook import grade
 
@@ -54,9 +55,9 @@ def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     modules = {
         "gradcheck": "gradcheck", "grade": "tutor.notebook", "inside": "inside", "plots": "app.plots",
-        "load_pretrained": "pretrained.load",
+        "load_pretrained": "pretrained.c36_load",
         **dict.fromkeys(("export_safetensors", "import_safetensors"), "pretrained.safetensors_files"),
-        **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.low_rank"),
+        **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.c37_low_rank"),
     }
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -36,6 +36,7 @@ EXTRAS = {
 WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # or the op has the source
 BOOK = ("ops", "layers", "models", "training", "pretrained", "inside", "recent")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
+NUMBERED = re.compile(r"c(\d\d)([a-z]?)_\w+")  # the name of a chapter's file; a letter: a continuation or an appendix
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
 
 
@@ -185,13 +186,42 @@ def chapters() -> dict[int, list[str]]:
     for path in FILES:
         title = TITLE.fullmatch(title_of(path))
         if title and not title[2]:
-            found.setdefault(int(title[1]), []).append(f"{path.parent.name}/{path.stem}")
+            found.setdefault(int(title[1]), []).append(f"{path.parent.name}/{path.stem.partition('_')[2]}")
     return found
 
 
 @each(CHAPTERS, name_of)
 def test_every_file_of_functions_is_a_chapter(path: Path) -> None:
     assert TITLE.fullmatch(title_of(path)), f"begins with {title_of(path)!r}, not with 'Chapter N. Title'"
+
+
+CHAPTER_FILES = [path for path in FILES if NUMBERED.fullmatch(path.stem)]
+
+
+@each(CHAPTER_FILES, name_of)
+def test_the_name_of_a_chapter_begins_with_its_number(path: Path) -> None:
+    number, letter = re.findall(NUMBERED, path.stem)[0]
+    title = TITLE.fullmatch(title_of(path))
+    assert title, f"begins with {title_of(path)!r}, not with 'Chapter N. Title'"
+    assert (int(title[1]), bool(title[2])) == (int(number), bool(letter))
+
+
+@each(CHAPTER_FILES, name_of)
+def test_the_reading_order_is_the_order_of_imports(path: Path) -> None:
+    """A chapter imports from its own package only chapters that are read before it, and its own continuations."""
+    for module in ours(path):
+        stem = module.rpartition(".")[2]
+        if NUMBERED.fullmatch(stem) and module.split(".")[1] == path.parent.name:
+            assert int(stem[1:3]) <= int(path.stem[1:3]), f"{name_of(path)} imports {module}, a later chapter"
+
+
+@each(FILES, name_of)
+def test_no_module_is_hidden_by_its_function(path: Path) -> None:
+    if path.stem not in ("__init__", "__main__"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        package, _, name = module.rpartition(".")
+        importlib.import_module(module)
+        assert getattr(importlib.import_module(package), name) is sys.modules[module]
 
 
 def test_chapters_are_numbered_without_gaps_in_the_order_of_packages() -> None:

@@ -12,7 +12,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck.spec import draw_example
-from numpy_attention.ops.attention import SHAPES
+from numpy_attention.ops.c06_attention import SHAPES
 from numpy_attention.shapes import check_shapes, in_words, parse
 from tests.every import each
 

@@ -9,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.threads import lend, share
-from numpy_attention.training.parallel import Workers
+from numpy_attention.training.c30_parallel import Workers
 
 
 def threads_of_work(items: int = 3) -> set[int]:
@@ -47,7 +47,7 @@ def test_lent_workers_share_the_items_and_raise_errors_in_the_caller() -> None:
 def test_attention_is_identical_for_any_number_of_threads(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("numpy_attention.ops.tiles.FEW_SCORES", 0)
+    monkeypatch.setattr("numpy_attention.ops.c12a_tiles.FEW_SCORES", 0)
     q, k, v, dy = rng.standard_normal((4, 1, 5, 300, 8)).astype(np.float32)
 
     def run() -> list[np.ndarray]:

@@ -1,7 +1,8 @@
 r"""Notes next to the code of a chapter. A note is the formula that its lines of code compute.
 
-docs/notes/ops/softmax.md holds the notes on numpy_attention/ops/softmax.py. Each note is below the name of a function
-and starts with a piece of code. This piece must be in exactly one line of the function; the note begins at that line:
+docs/notes/ops/c03_softmax.md holds the notes on numpy_attention/ops/c03_softmax.py. Each note is below the name of a
+function and starts with a piece of code. This piece must be in exactly one line of the function; the note begins at
+that line:
 
     ## softmax_backward
 

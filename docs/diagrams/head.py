@@ -7,7 +7,7 @@ import numpy as np
 
 import numpy_attention as na
 from docs.diagrams.pen import Drawing
-from numpy_attention.ops.softmax import SoftmaxCache
+from numpy_attention.ops.c03_softmax import SoftmaxCache
 from numpy_attention.tutor import MISTAKES
 
 Q = np.array([[0.8, -0.5], [-0.4, 1.1], [0.6, 0.2]])

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
 TUTORIAL_11 = "tutorials/11-training.md"
 BOOK = ("ops", "training", "layers", "models", "runs", "pretrained", "tasks")
 CHECKS = ("gradcheck", "tutor")
-LOOP = "numpy_attention/training/loop.py"
+LOOP = "numpy_attention/training/c28_loop.py"
 
 
 def two_roads() -> Drawing:

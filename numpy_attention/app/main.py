@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from numpy_attention.backend import NAMES, BackendError
 from numpy_attention.errors import InputError, one_line
 from numpy_attention.pretrained.fetch import SOURCES
+from numpy_attention.training.c31_mpi import started_ranks
 from numpy_attention.training.config import command_line
-from numpy_attention.training.mpi import started_ranks
 
 MODEL = "{} (see fetch), a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 SHIPPED = " (default: the small GPT that comes with the book)"

@@ -17,7 +17,7 @@ import numpy as np
 
 from numpy_attention.errors import require_bools, shape_error, value_error
 from numpy_attention.files import atomic_write
-from numpy_attention.inside.heads import head_name
+from numpy_attention.inside.c39_heads import head_name
 from numpy_attention.pieces import non_finite
 
 __all__ = ["attention_heads", "attention_layers", "attention_map", "gradient_flow", "head_scores"]

@@ -9,12 +9,12 @@ from numpy_attention.app import plots
 from numpy_attention.app.main import PANELS
 from numpy_attention.errors import InputError
 from numpy_attention.files import reading
-from numpy_attention.models.model import Model
-from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.models.c21c_model import Model
+from numpy_attention.models.c22a_text_encoder import TextEncoder
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
 from numpy_attention.pretrained.named import encoded, load_model
-from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.data import read_text
-from numpy_attention.training.parallel import Workers, usable_cores
+from numpy_attention.training.c27_data import read_text
+from numpy_attention.training.c30_parallel import Workers, usable_cores
 
 LONGEST = 512  # tokens: the weights of all heads are in memory together
 MAX_FILE = 2**24  # bytes of the text of `embed`; the embeddings of all its lines are in memory together

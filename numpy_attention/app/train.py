@@ -3,14 +3,14 @@
 The path from this file to the update of a parameter:
 
     run                                       this file: the options become a TrainConfig, a task, a Trainer
-    Trainer.run                               training/trainer.py: steps; at intervals log, evaluation, checkpoint
+    Trainer.run                               training/c32_trainer.py: steps; at intervals log, evaluation, checkpoint
     Trainer.one_step                          batch, loss and gradients, step
       Trainer.loss_and_gradients              the gradients of this rank's shards, then the sum over all ranks
-        parallel.loss_and_gradients           training/parallel.py: a thread for each shard
+        parallel.loss_and_gradients           training/c30_parallel.py: a thread for each shard
           model.loss, model.gradients         models/, layers/, ops/: Parts III, II and I
-        ranks.total                           training/mpi.py: the sums over all machines
-      take_step                               training/loop.py: clip
-        optimizer.step                        training/optimizers.py: p -= ...
+        ranks.total                           training/c31_mpi.py: the sums over all machines
+      take_step                               training/c28_loop.py: clip
+        optimizer.step                        training/c25_optimizers.py: p -= ...
 
 The optimizer updates the arrays of the model in place (`Layer.parameters`), so the next loss uses the new values.
 """
@@ -28,14 +28,14 @@ from numpy_attention.app import plots
 from numpy_attention.app.tasks import kind_of_task, make_task
 from numpy_attention.errors import InputError, one_line, shell_path
 from numpy_attention.files import reading, writing
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
+from numpy_attention.training.c30_parallel import Workers
+from numpy_attention.training.c31_mpi import Ranks, started_ranks
+from numpy_attention.training.c32_trainer import SAMPLE, NonFiniteError, Trainer, generator
 from numpy_attention.training.config import TrainConfig, option
 from numpy_attention.training.log import read_log
-from numpy_attention.training.mpi import Ranks, started_ranks
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 from numpy_attention.training.tasks.sums import SumTask
-from numpy_attention.training.trainer import SAMPLE, NonFiniteError, Trainer, generator
 
 MAY_CHANGE = {"workers", "backend", "recompute", "text", "from_"}  # in a resumed run: a file may have moved
 WITHOUT_EFFECT: dict[tuple[str, ...], Any] = {  # settings that do nothing unless a setting has one of these values

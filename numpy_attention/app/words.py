@@ -12,17 +12,17 @@ import numpy as np
 
 from numpy_attention.backend import get_backend
 from numpy_attention.errors import InputError, require_number, require_size
-from numpy_attention.models.config import LARGEST
-from numpy_attention.models.generate import stream
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.sampling import check_sampling
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.conversation import Conversation
+from numpy_attention.models.c21a_config import LARGEST
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23b_generate import stream
+from numpy_attention.models.c23c_sampling import check_sampling
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
+from numpy_attention.pretrained.c35a_chat import Chat
+from numpy_attention.pretrained.c35b_conversation import Conversation
 from numpy_attention.pretrained.fetch import fetch as download
 from numpy_attention.pretrained.named import encoded, load_model
-from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.training.c27_data import Vocabulary
 from numpy_attention.training.config import option
-from numpy_attention.training.data import Vocabulary
 
 COMMANDS = "/reset forgets the conversation; /exit or Ctrl-D quits; Ctrl-C stops an answer, and at the prompt it quits"
 

@@ -6,15 +6,15 @@
 In a layer with dropout, an `rng` turns dropout on; without an `rng`, dropout is off.
 """
 
-from numpy_attention.layers.block import DecoderBlock, EncoderBlock
-from numpy_attention.layers.embedding import Embedding
-from numpy_attention.layers.feed_forward import FeedForward
-from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.layers.layer import Layer
-from numpy_attention.layers.linear import Linear
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention
-from numpy_attention.layers.normalization import LayerNorm, RMSNorm
-from numpy_attention.layers.position_embedding import PositionEmbedding
+from numpy_attention.layers.c13_layer import Layer
+from numpy_attention.layers.c14_linear import Linear
+from numpy_attention.layers.c15_embedding import Embedding
+from numpy_attention.layers.c15a_position_embedding import PositionEmbedding
+from numpy_attention.layers.c16_normalization import LayerNorm, RMSNorm
+from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache
+from numpy_attention.layers.c18_feed_forward import FeedForward
+from numpy_attention.layers.c20_block import DecoderBlock, EncoderBlock
 
 __all__ = [
     "DecoderBlock", "Embedding", "EncoderBlock", "FeedForward", "KeyValueCache", "Layer", "LayerNorm", "Linear",

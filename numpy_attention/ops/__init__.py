@@ -13,30 +13,29 @@ dy itself; the results of softmax, softmax_with_sink and tiled_attention are als
 the arguments themselves, not copies: do not change an argument of an op before its backward is done.
 """
 
-from numpy_attention.ops.activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
-from numpy_attention.ops.attention import scaled_dot_product_attention, scaled_dot_product_attention_backward
-from numpy_attention.ops.dropout import dropout, dropout_backward
-from numpy_attention.ops.embedding import embedding, embedding_backward
-from numpy_attention.ops.erf import erf
-from numpy_attention.ops.flex_attention import flex_attention, flex_attention_backward
-from numpy_attention.ops.heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.linear import linear, linear_backward
-from numpy_attention.ops.linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_backward
-from numpy_attention.ops.losses import (
-    cross_entropy,
-    cross_entropy_backward,
-    negative_log_likelihood,
-    negative_log_likelihood_backward,
-)
-from numpy_attention.ops.masks import (
+from numpy_attention.ops.c01_linear import linear, linear_backward
+from numpy_attention.ops.c02_embedding import embedding, embedding_backward
+from numpy_attention.ops.c03_softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
+from numpy_attention.ops.c04_masks import (
     causal_mask,
     mask_from_additive,
     mask_from_blocked,
     padding_mask,
     sliding_window_mask,
 )
-from numpy_attention.ops.normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
-from numpy_attention.ops.positions import (
+from numpy_attention.ops.c05_dropout import dropout, dropout_backward
+from numpy_attention.ops.c06_attention import scaled_dot_product_attention, scaled_dot_product_attention_backward
+from numpy_attention.ops.c06a_flex_attention import flex_attention, flex_attention_backward
+from numpy_attention.ops.c06b_scores import (
+    sigmoid_gate,
+    sigmoid_gate_backward,
+    softcap,
+    softcap_backward,
+    softmax_with_sink,
+    softmax_with_sink_backward,
+)
+from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
+from numpy_attention.ops.c08_positions import (
     alibi_bias,
     alibi_slopes,
     rotary,
@@ -47,17 +46,18 @@ from numpy_attention.ops.positions import (
     sinusoidal_positions,
     yarn_temperature,
 )
-from numpy_attention.ops.scores import (
-    sigmoid_gate,
-    sigmoid_gate_backward,
-    softcap,
-    softcap_backward,
-    softmax_with_sink,
-    softmax_with_sink_backward,
+from numpy_attention.ops.c09_normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+from numpy_attention.ops.c10_activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
+from numpy_attention.ops.c10a_erf import erf
+from numpy_attention.ops.c11_losses import (
+    cross_entropy,
+    cross_entropy_backward,
+    negative_log_likelihood,
+    negative_log_likelihood_backward,
 )
-from numpy_attention.ops.softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
-from numpy_attention.ops.tiled_attention import tiled_attention, tiled_attention_backward, tiled_attention_weights
-from numpy_attention.ops.tiles import Band
+from numpy_attention.ops.c12_tiled_attention import tiled_attention, tiled_attention_backward, tiled_attention_weights
+from numpy_attention.ops.c12a_tiles import Band
+from numpy_attention.ops.c12b_linear_cross_entropy import linear_cross_entropy, linear_cross_entropy_backward
 
 __all__ = [
     # Chapters 1 and 2: from ids to vectors

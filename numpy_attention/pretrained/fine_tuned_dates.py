@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.gpt import GPT
-from numpy_attention.pretrained.chat import Chat
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.pretrained.c35a_chat import Chat
 from numpy_attention.pretrained.fine_tuning import Start
+from numpy_attention.training.c28_loop import Batch, shards
+from numpy_attention.training.c30_parallel import Workers, mean_loss
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import Batch, shards
-from numpy_attention.training.parallel import Workers, mean_loss
 from numpy_attention.training.task import Task
 from numpy_attention.training.tasks.dates import FORMS, draw_dates
 from numpy_attention.training.tasks.labelled import TEST

@@ -12,15 +12,15 @@ import numpy as np
 
 from numpy_attention.errors import InputError, shell_path
 from numpy_attention.files import reading
-from numpy_attention.models.gpt import GPT
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.pretrained.c36_load import Pretrained, load_pretrained
+from numpy_attention.pretrained.c37_low_rank import add_low_rank, merge_low_rank
 from numpy_attention.pretrained.fetch import located
-from numpy_attention.pretrained.load import Pretrained, load_pretrained
-from numpy_attention.pretrained.low_rank import add_low_rank, merge_low_rank
 from numpy_attention.pretrained.safetensors_files import export_safetensors
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
+from numpy_attention.training.c27_data import Vocabulary
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import Vocabulary
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.text import TextTask
 
 

@@ -7,14 +7,14 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import read_into
-from numpy_attention.models.model import Model
+from numpy_attention.models.c21c_model import Model
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
+from numpy_attention.pretrained.c36_load import load_pretrained
 from numpy_attention.pretrained.fetch import located
 from numpy_attention.pretrained.fine_tuning import Start
-from numpy_attention.pretrained.load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED
-from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training import checkpoint
-from numpy_attention.training.data import Vocabulary
+from numpy_attention.training import c29_checkpoint as checkpoint
+from numpy_attention.training.c27_data import Vocabulary
 from numpy_attention.training.memory import keep_freed_memory
 from numpy_attention.training.restore import load_run, text_model
 

@@ -27,15 +27,15 @@ import numpy as np
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
 from numpy_attention.files import atomic_write, config_from, read_into
-from numpy_attention.layers.layer import Parameters
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.model import Model, require_finite_parameters
-from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.models.sequence_classifier import SequenceClassifier
-from numpy_attention.models.text_encoder import TextEncoder
-from numpy_attention.pretrained.folders import read_safetensors
-from numpy_attention.pretrained.gguf_files import Arrays, package, refused
-from numpy_attention.pretrained.low_rank import LowRank, add_low_rank, low_rank_of, matrices
+from numpy_attention.layers.c13_layer import Parameters
+from numpy_attention.models.c21c_model import Model, require_finite_parameters
+from numpy_attention.models.c22_sequence_classifier import SequenceClassifier
+from numpy_attention.models.c22a_text_encoder import TextEncoder
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c24_seq2seq import Seq2Seq
+from numpy_attention.pretrained.c33_gguf_files import Arrays, package, refused
+from numpy_attention.pretrained.c33a_folders import read_safetensors
+from numpy_attention.pretrained.c37_low_rank import LowRank, add_low_rank, low_rank_of, matrices
 
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
 DTYPES = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}

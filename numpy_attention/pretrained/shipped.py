@@ -22,8 +22,8 @@ only two blocks and d_model = 64. It has learned nine answers by heart.
 from pathlib import Path
 from typing import Any
 
-from numpy_attention.models.gpt import GPT
-from numpy_attention.training.data import Vocabulary
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.training.c27_data import Vocabulary
 from numpy_attention.training.log import read_log
 from numpy_attention.training.restore import gpt_model, load_run, text_model
 

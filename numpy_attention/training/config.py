@@ -21,10 +21,10 @@ import numpy as np
 
 from numpy_attention.backend import NAMES
 from numpy_attention.errors import InputError, short_repr
-from numpy_attention.layers.feed_forward import ACTIVATIONS
-from numpy_attention.models.config import ATTENTION, NORMS
-from numpy_attention.models.gpt_config import POSITIONS
-from numpy_attention.training.optimizers import SGD, Adam, AdamW, Helpers
+from numpy_attention.layers.c18_feed_forward import ACTIVATIONS
+from numpy_attention.models.c21a_config import ATTENTION, NORMS
+from numpy_attention.models.c23a_gpt_config import POSITIONS
+from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW, Helpers
 
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
 OPTIMIZERS = ("adamw", "adam", "sgd")

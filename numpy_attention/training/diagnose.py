@@ -19,7 +19,7 @@ import numpy as np
 
 from numpy_attention import ops
 from numpy_attention.pieces import non_finite
-from numpy_attention.training.loop import Batch
+from numpy_attention.training.c28_loop import Batch
 
 NOT_AGAIN = "it does not occur again when the step is repeated"
 

@@ -7,12 +7,12 @@ import numpy as np
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import StoredArray, config_from, read_into, reading
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.training.byte_pairs import vocabulary_from
-from numpy_attention.training.checkpoint import NAME, load_arrays
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23a_gpt_config import GPTConfig
+from numpy_attention.training.c27_data import Vocabulary
+from numpy_attention.training.c27a_byte_pairs import vocabulary_from
+from numpy_attention.training.c29_checkpoint import NAME, load_arrays
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import Vocabulary
 
 PROGRESS = {"step": int, "seconds": float, "best_step": int, "skipped": int}  # and `best`, or None
 

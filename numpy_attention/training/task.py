@@ -18,10 +18,10 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.model import Model
+from numpy_attention.models.c21c_model import Model
+from numpy_attention.training.c28_loop import Batch
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import OF_MODELS, TrainConfig, option
-from numpy_attention.training.loop import Batch
-from numpy_attention.training.parallel import Workers
 
 M = TypeVar("M", bound=Model)
 

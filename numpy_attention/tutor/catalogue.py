@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention import inside, layers, models, ops, recent, training
-from numpy_attention.pretrained.low_rank import LowRank
+from numpy_attention.pretrained.c37_low_rank import LowRank
 from numpy_attention.tutor import tiny
 from numpy_attention.tutor.change import module_of
 from numpy_attention.tutor.entry import Entry, entry_of, generator

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.pretrained.low_rank import add_low_rank
+from numpy_attention.models.c24_seq2seq import Seq2Seq
+from numpy_attention.pretrained.c37_low_rank import add_low_rank
 from numpy_attention.shapes import Sizes
 
 TINY = {"d_model": 4, "num_heads": 2, "num_layers": 1, "d_ff": 3, "context_length": 4}

@@ -10,7 +10,7 @@ import pytest
 
 from numpy_attention import plots
 from numpy_attention.app.main import main
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.c36_load import load_pretrained
 from numpy_attention.pretrained.shipped import NO_MODEL_NAMED, shipped
 from tests.app.commands import refused
 from tests.pretrained import tiny

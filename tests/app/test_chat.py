@@ -11,10 +11,10 @@ import pytest
 
 from numpy_attention.app.main import main
 from numpy_attention.app.words import COMMANDS
-from numpy_attention.pretrained import conversation
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.conversation import Conversation
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained import c35b_conversation as conversation
+from numpy_attention.pretrained.c35a_chat import Chat
+from numpy_attention.pretrained.c35b_conversation import Conversation
+from numpy_attention.pretrained.c36_load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER
 from tests.app.commands import refused
 from tests.pretrained import tiny

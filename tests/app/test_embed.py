@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.app.main import main
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.c36_load import load_pretrained
 from tests.app.commands import refused
 from tests.pretrained import tiny
 

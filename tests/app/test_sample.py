@@ -12,13 +12,13 @@ import pytest
 from numpy_attention.app import words as app
 from numpy_attention.app.main import main
 from numpy_attention.app.words import words
-from numpy_attention.models.generate import stream
+from numpy_attention.models.c23b_generate import stream
 from numpy_attention.pretrained import named
-from numpy_attention.pretrained.load import load_pretrained
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
+from numpy_attention.pretrained.c36_load import load_pretrained
 from numpy_attention.pretrained.shipped import FOLDER, NO_MODEL_NAMED, shipped
-from numpy_attention.pretrained.tokenizer import Tokenizer
-from numpy_attention.training.byte_pairs import BytePairVocabulary, ByteVocabulary
-from numpy_attention.training.data import CharVocabulary
+from numpy_attention.training.c27_data import CharVocabulary
+from numpy_attention.training.c27a_byte_pairs import BytePairVocabulary, ByteVocabulary
 from tests.app.commands import refused
 from tests.pretrained import tiny
 

@@ -17,11 +17,11 @@ from numpy_attention import plots
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import TASKS
 from numpy_attention.errors import InputError
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
+from numpy_attention.training.c27_data import read_text
+from numpy_attention.training.c32_trainer import Trainer
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import read_text
 from numpy_attention.training.tasks import text as text_task
-from numpy_attention.training.trainer import Trainer
 from tests.app.commands import SIZES, last_lines, no_pictures, refused, run_directory, text, trained
 from tests.pretrained import tiny
 

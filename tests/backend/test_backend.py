@@ -23,16 +23,16 @@ from numpy_attention.app.main import main
 from numpy_attention.app.tasks import make_task
 from numpy_attention.backend import NumPyBackend, get_backend, move, to_host
 from numpy_attention.gradcheck.trees import leaves
-from numpy_attention.training import trainer as trainer_file
-from numpy_attention.training.clipping import clip_by_global_norm
+from numpy_attention.training import c32_trainer as trainer_file
+from numpy_attention.training.c25_optimizers import SGD
+from numpy_attention.training.c25a_clipping import clip_by_global_norm
+from numpy_attention.training.c32_trainer import Trainer
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.optimizers import SGD
 from numpy_attention.training.restore import load_run
-from numpy_attention.training.trainer import Trainer
 from numpy_attention.tutor.catalogue import CATALOGUE
 from tests.backend.strict_array import WAITS, StrictArray, StrictBackend
 
-embedding = importlib.import_module("numpy_attention.ops.embedding")  # the module; `ops.embedding` is the function
+embedding = importlib.import_module("numpy_attention.ops.c02_embedding")  # the module; `ops.embedding` is the function
 MODELS = [name for name, entry in CATALOGUE.items()
           if entry.covers in ("GPT", "SequenceClassifier", "Seq2Seq", "TextEncoder") and ": directions" not in name]
 

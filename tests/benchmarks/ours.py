@@ -10,12 +10,12 @@ import numpy as np
 
 import numpy_attention as na
 from numpy_attention.backend import get_backend
-from numpy_attention.models.generate import stream
+from numpy_attention.models.c23b_generate import stream
+from numpy_attention.pretrained.c36_load import load_pretrained
+from numpy_attention.pretrained.c37_low_rank import add_low_rank
 from numpy_attention.pretrained.fetch import located
-from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.low_rank import add_low_rank
-from numpy_attention.training.data import default_text
-from numpy_attention.training.parallel import Workers, loss_and_gradients
+from numpy_attention.training.c27_data import default_text
+from numpy_attention.training.c30_parallel import Workers, loss_and_gradients
 
 SIZES = {  # vocab_size, T, B, d_model, layers, heads
     "nano": (65, 64, 16, 64, 2, 4),

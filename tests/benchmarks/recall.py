@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import numpy_attention as na
-from numpy_attention.layers.layer import Layer, flat_gradients
-from numpy_attention.layers.residual import residual, residual_backward
+from numpy_attention.layers.c13_layer import Layer, flat_gradients
+from numpy_attention.layers.c19_residual import residual, residual_backward
 from tests.generated import with_block
 
 PAGE = Path(__file__).parents[2] / "tutorials" / "23-attention-as-a-recurrence.md"

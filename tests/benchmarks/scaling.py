@@ -21,9 +21,9 @@ import numpy as np
 
 import numpy_attention as na
 from numpy_attention.app.plots import COLOURS
+from numpy_attention.training.c30_parallel import Workers, loss_and_gradients, usable_cores
+from numpy_attention.training.c31_mpi import started_ranks
 from numpy_attention.training.memory import keep_freed_memory
-from numpy_attention.training.mpi import started_ranks
-from numpy_attention.training.parallel import Workers, loss_and_gradients, usable_cores
 from tests.generated import with_block
 
 HERE = Path(__file__)

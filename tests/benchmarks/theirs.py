@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from numpy_attention.models import GPT
+from numpy_attention.pretrained.c37_low_rank import add_low_rank
 from numpy_attention.pretrained.fetch import located
-from numpy_attention.pretrained.low_rank import add_low_rank
 from tests.benchmarks.ours import (
     BETA_2,
     DECAY,

@@ -15,7 +15,7 @@ import numpy as np
 from check_site import FLAGS, served
 
 from numpy_attention import scaled_dot_product_attention
-from numpy_attention.ops.softmax import SoftmaxCache, softmax_backward
+from numpy_attention.ops.c03_softmax import SoftmaxCache, softmax_backward
 from numpy_attention.tutor import MISTAKES
 
 Arrays = dict[str, np.ndarray]

@@ -62,10 +62,10 @@ def test_small_batches_give_the_same_effects(monkeypatch: pytest.MonkeyPatch) ->
     dy = np.random.default_rng(0).standard_normal((1, 5, 7))
     whole = inside.patching_effects(model, IDS, OTHER, dy)
     assert set(whole) == {"blocks.0.attention", "blocks.1.attention"}
-    monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", 3 * dy.size)
+    monkeypatch.setattr("numpy_attention.inside.c41_attribution.MAX_BATCH_ELEMENTS", 3 * dy.size)
     curved = inside.attributed_effects(model, IDS, OTHER, dy, order=2)
     for at_once in (1, 3 * 1000):  # one run, and a few runs: a run has about 500 elements
-        monkeypatch.setattr("numpy_attention.inside.attribution.MAX_BATCH_ELEMENTS", at_once)
+        monkeypatch.setattr("numpy_attention.inside.c41_attribution.MAX_BATCH_ELEMENTS", at_once)
         for name, effects in inside.patching_effects(model, IDS, OTHER, dy).items():
             np.testing.assert_allclose(effects, whole[name], atol=1e-12)
         for name, effects in inside.attributed_effects(model, IDS, OTHER, dy, order=2).items():

@@ -8,7 +8,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention import inside
-from numpy_attention.layers.layer import Parameters
+from numpy_attention.layers.c13_layer import Parameters
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "tied, layer norm": {},

@@ -5,8 +5,8 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention import inside
-from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
+from numpy_attention.inside.c38_edits import Edit
+from numpy_attention.inside.c38a_places import Activations, Place, WatchedHeads, WatchedInput, WatchedOutput
 
 
 def new_place(change: Edit | None = None) -> tuple[Place, Activations, Activations]:

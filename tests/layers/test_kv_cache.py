@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.kv_cache import stored_length
+from numpy_attention.layers.c17a_kv_cache import stored_length
 
 
 def test_append_returns_old_and_new_keys_in_order(rng):

@@ -9,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import NumPyBackend
-from numpy_attention.layers.layer import flat_gradients
+from numpy_attention.layers.c13_layer import flat_gradients
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
 Make = Callable[[np.random.Generator, type], Any]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.multi_head_attention import SharedPositions
+from numpy_attention.layers.c17_multi_head_attention import SharedPositions
 from tests.layers.gradients import MASK, assert_gradients, randomized
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.normalization import norm_layer
+from numpy_attention.layers.c16_normalization import norm_layer
 
 
 def test_layer_norm_starts_with_mean_zero_and_variance_one(rng):

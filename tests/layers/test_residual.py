@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.residual import residual, residual_backward
+from numpy_attention.layers.c19_residual import residual, residual_backward
 from tests.layers.gradients import assert_gradient, randomized
 
 

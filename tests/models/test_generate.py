@@ -7,7 +7,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.models.generate import stream
+from numpy_attention.models.c23b_generate import stream
 from tests.models.test_gpt import CONFIG, VARIANTS, V, gpt
 
 PROMPTS = ([3, 1, 4], [1, 5, 9, 2, 6], [5], [3, 5, 8, 9, 7, 9, 3, 2, 3, 8])  # the last is longer than the context

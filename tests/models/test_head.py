@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.head import Head
+from numpy_attention.models.c21b_head import Head
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.head import LOGITS_AT_ONCE
-from numpy_attention.ops.linear_cross_entropy import LinearCrossEntropyCache
-from numpy_attention.ops.losses import CrossEntropyCache
-from numpy_attention.pretrained.low_rank import add_low_rank
+from numpy_attention.models.c21b_head import LOGITS_AT_ONCE
+from numpy_attention.ops.c11_losses import CrossEntropyCache
+from numpy_attention.ops.c12b_linear_cross_entropy import LinearCrossEntropyCache
+from numpy_attention.pretrained.c37_low_rank import add_low_rank
 from tests.models import test_gpt, test_seq2seq, test_sequence_classifier, test_text_encoder
 
 Drawn = tuple[Any, tuple[np.ndarray, ...]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.padding import check_batch, visible_tokens
+from numpy_attention.models.c22b_padding import check_batch, visible_tokens
 from tests.models.test_sequence_classifier import classifier
 
 

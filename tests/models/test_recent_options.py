@@ -11,7 +11,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.inside import direct_effects, forward_with, unembedding
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.training.restore import gpt_model
 from tests.models.gradients import assert_gradients, randomized
 

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from numpy_attention.models.sampling import sample
+from numpy_attention.models.c23c_sampling import sample
 
 
 def frequencies(logits, rng, **options):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from numpy_attention.models.search import _log_softmax
+from numpy_attention.models.c24b_search import _log_softmax
 from tests.models.test_seq2seq import CONFIG, SOURCE_LENGTHS, START, STOP, VARIANTS, V, batch, seq2seq
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from numpy_attention.models.stack import Stack, attention_weights
+from numpy_attention.models.c21_stack import Stack, attention_weights
 from tests.layers.gradients import assert_gradients, randomized
 from tests.models.test_seq2seq import CONFIG
 

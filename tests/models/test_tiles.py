@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.models import config as configuration
-from numpy_attention.ops.tiled_attention import TiledAttentionCache
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache
+from numpy_attention.models import c21a_config as configuration
+from numpy_attention.ops.c12_tiled_attention import TiledAttentionCache
 
 V, B, T, T_s = 7, 2, 6, 9
 SIZES: dict[str, Any] = {"context_length": 12, "d_model": 8, "num_heads": 4, "num_layers": 2, "d_ff": 5}

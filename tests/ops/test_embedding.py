@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.ops.embedding import add_at
+from numpy_attention.ops.c02_embedding import add_at
 
-chapter = importlib.import_module("numpy_attention.ops.embedding")  # the module; `ops.embedding` is the function
+chapter = importlib.import_module("numpy_attention.ops.c02_embedding")  # the module; `ops.embedding` is the function
 
 
 @pytest.fixture(params=["run by run", "all runs at once", "as on a GPU"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.tutor.pages.flex_attention import CAP, CAUSAL, SQUARE
 
 

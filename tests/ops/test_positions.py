@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.ops.positions import rotary_tables
+from numpy_attention.ops.c08_positions import rotary_tables
 
 
 @pytest.mark.parametrize("d_model", [6, 7, 1])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from numpy_attention.ops.sums import dot_in_rows, max_in_rows, sum_in_rows, sum_over_rows
+from numpy_attention.ops.c01a_sums import dot_in_rows, max_in_rows, sum_in_rows, sum_over_rows
 
 
 @pytest.fixture(params=[np.float32, np.float64])

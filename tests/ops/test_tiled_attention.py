@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numpy_attention as na
-from numpy_attention.ops import tiles
+from numpy_attention.ops import c12a_tiles as tiles
 
 B, H, d_k, d_v = 2, 6, 5, 3
 
@@ -77,7 +77,7 @@ def test_a_query_with_nothing_to_see_gets_zeros_and_passes_zero_gradient(rng: np
 def test_tiles_may_be_rectangles(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
 ) -> None:
-    chapter_12 = importlib.import_module("numpy_attention.ops.tiled_attention")
+    chapter_12 = importlib.import_module("numpy_attention.ops.c12_tiled_attention")
     monkeypatch.setattr(chapter_12, "tile_size", lambda *_: tiles.TileSize(*size))
     arrays = draw(rng, 7, 9)
     assert_same_as_chapter_6(arrays, None)

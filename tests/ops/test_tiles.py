@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.ops import tiles
+from numpy_attention.ops import c12a_tiles as tiles
 from numpy_attention.threads import lend
 
 

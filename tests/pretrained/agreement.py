@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from numpy_attention.models.model import Model
-from numpy_attention.pretrained import names
-from numpy_attention.pretrained.load import FOLDERS
+from numpy_attention.models.c21c_model import Model
+from numpy_attention.pretrained import c34_names as names
+from numpy_attention.pretrained.c36_load import FOLDERS
 from tests.reference.pretrained_cases import direction, places
 
 REFERENCE = Path(__file__).parents[1] / "reference"

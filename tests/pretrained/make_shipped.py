@@ -15,7 +15,7 @@ import numpy as np
 
 from numpy_attention.files import save_arrays
 from numpy_attention.pretrained.shipped import FOLDER
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
 from numpy_attention.training.restore import load_run
 
 LEFT_OUT = ("format", "version")  # save_arrays writes these itself

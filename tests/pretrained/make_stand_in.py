@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from tokenizers import pre_tokenizers
 
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.names import LLAMA, their_name
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23a_gpt_config import GPTConfig
+from numpy_attention.pretrained.c34_names import LLAMA, their_name
+from numpy_attention.pretrained.c35_tokenizer import tokenizer_of_gguf
+from numpy_attention.pretrained.c35a_chat import Chat
 from numpy_attention.pretrained.shipped import STAND_IN
-from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
-from numpy_attention.training.byte_pairs import BytePairVocabulary, count_chunks, learn_merges
-from numpy_attention.training.loop import train
-from numpy_attention.training.optimizers import AdamW
-from numpy_attention.training.schedules import warmup_cosine
+from numpy_attention.training.c25_optimizers import AdamW
+from numpy_attention.training.c26_schedules import warmup_cosine
+from numpy_attention.training.c27a_byte_pairs import BytePairVocabulary, count_chunks, learn_merges
+from numpy_attention.training.c28_loop import train
 from tests.pretrained import tiny
 
 CAPITALS = {

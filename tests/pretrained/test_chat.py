@@ -6,8 +6,8 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, processors
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
+from numpy_attention.pretrained.c35a_chat import Chat
 from tests.pretrained import tiny
 
 LLAMA_3 = (

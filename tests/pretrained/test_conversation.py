@@ -8,11 +8,11 @@ import pytest
 import tokenizers
 
 from numpy_attention.errors import InputError
-from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.conversation import Conversation
-from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.tokenizer import Tokenizer
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache
+from numpy_attention.pretrained.c35_tokenizer import Tokenizer
+from numpy_attention.pretrained.c35a_chat import Chat
+from numpy_attention.pretrained.c35b_conversation import Conversation
+from numpy_attention.pretrained.c36_load import load_pretrained
 from tests.pretrained import tiny
 
 CONTEXT = 167

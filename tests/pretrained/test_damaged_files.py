@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import numpy_attention as na
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.folders import read_folder
-from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.c33_gguf_files import read_gguf
+from numpy_attention.pretrained.c33a_folders import read_folder
 from tests.models.twin_cases import make
 from tests.pretrained import tiny
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.folders import read_folder, read_json, read_pooling
+from numpy_attention.pretrained.c33a_folders import read_folder, read_json, read_pooling
 from tests.pretrained import tiny
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.gguf_files import read_gguf
+from numpy_attention.pretrained.c33_gguf_files import read_gguf
 from tests.pretrained import tiny
 
 

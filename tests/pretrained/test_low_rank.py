@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.pretrained.low_rank import LowRank, low_rank_of, matrices
+from numpy_attention.pretrained.c37_low_rank import LowRank, low_rank_of, matrices
 from tests.layers.gradients import assert_gradients
 from tests.models.gradients import randomized
 

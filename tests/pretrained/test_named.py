@@ -9,9 +9,9 @@ import pytest
 from numpy_attention.app.main import main
 from numpy_attention.errors import InputError
 from numpy_attention.files import load_arrays, save_arrays
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.model import Model
-from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.models.c21c_model import Model
+from numpy_attention.models.c22a_text_encoder import TextEncoder
+from numpy_attention.models.c23_gpt import GPT
 from numpy_attention.pretrained.fetch import SOURCES
 from numpy_attention.pretrained.named import encoded, load_model
 from tests.app.commands import refused, run_directory, text, trained

@@ -6,7 +6,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError
 from numpy_attention.files import StoredArray
-from numpy_attention.pretrained.names import BERT, GPT2, LLAMA, as_ours, fill, their_name
+from numpy_attention.pretrained.c34_names import BERT, GPT2, LLAMA, as_ours, fill, their_name
 from tests.pretrained import tiny
 
 ROTARY = na.GPTConfig(

@@ -7,9 +7,9 @@ import pytest
 import tokenizers
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.chat import Chat
+from numpy_attention.pretrained.c35a_chat import Chat
+from numpy_attention.pretrained.c36_load import load_pretrained
 from numpy_attention.pretrained.fetch import fetch
-from numpy_attention.pretrained.load import load_pretrained
 from tests.pretrained.agreement import gradient_errors, stored
 from tests.reference.pretrained_cases import TURNS, direction, places, sentences
 

@@ -8,7 +8,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.errors import InputError, short_repr
 from numpy_attention.files import StoredArray
-from numpy_attention.pretrained.settings import FOLDERS, GGUF, Settings, configuration
+from numpy_attention.pretrained.c34a_settings import FOLDERS, GGUF, Settings, configuration
 from tests.pretrained import tiny
 
 LLAMA_GGUF = {

@@ -9,10 +9,10 @@ import pytest
 from numpy_attention import inside
 from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
+from numpy_attention.training.c27_data import consecutive_blocks, default_text, split_text
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import consecutive_blocks, default_text, split_text
 from numpy_attention.training.log import read_log
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.restore import load_run
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.pretrained.chat import Chat
-from numpy_attention.pretrained.conversation import Conversation
-from numpy_attention.pretrained.gguf_files import read_gguf
-from numpy_attention.pretrained.names import LLAMA, their_name
+from numpy_attention.pretrained.c33_gguf_files import read_gguf
+from numpy_attention.pretrained.c34_names import LLAMA, their_name
+from numpy_attention.pretrained.c35a_chat import Chat
+from numpy_attention.pretrained.c35b_conversation import Conversation
 from numpy_attention.pretrained.shipped import STAND_IN
 from tests.pretrained.make_stand_in import KNOWN, SYSTEM, make
 from tests.pretrained.tiny import SPECIAL

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, processors
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.gguf_files import read_gguf
-from numpy_attention.pretrained.tokenizer import RULES, Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
-from numpy_attention.training.byte_pairs import CHUNK, BytePairVocabulary, count_chunks, learn_merges
+from numpy_attention.pretrained.c33_gguf_files import read_gguf
+from numpy_attention.pretrained.c35_tokenizer import RULES, Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
+from numpy_attention.training.c27a_byte_pairs import CHUNK, BytePairVocabulary, count_chunks, learn_merges
 from tests.pretrained import tiny
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import numpy_attention as na
-from numpy_attention.recent.chunks import _inverse
+from numpy_attention.recent.c43_chunks import _inverse
 from tests.recent.test_recurrence import RULES, assert_close, draw
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.backend import to_host
-from numpy_attention.layers.kv_cache import KeyValueCache
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from tests.backend.strict_array import StrictBackend
 from tests.layers.gradients import assert_gradients, randomized
 

@@ -26,9 +26,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from numpy_attention.errors import InputError
+from numpy_attention.pretrained.c33_gguf_files import read_gguf
+from numpy_attention.pretrained.c35_tokenizer import tokenizer_of_gguf
 from numpy_attention.pretrained.fetch import fetch
-from numpy_attention.pretrained.gguf_files import read_gguf
-from numpy_attention.pretrained.tokenizer import tokenizer_of_gguf
 from tests.pretrained import tiny
 from tests.reference.pretrained_cases import PROMPTS, TURNS, batch, direction, places, sentences
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from numpy_attention.app.tasks import make_task
+from numpy_attention.training.c32_trainer import Trainer
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.log import read_log
 from numpy_attention.training.restore import load_run
-from numpy_attention.training.trainer import Trainer
 
 TEXT = "one fish two fish red fish blue fish. " * 40
 TINY = {

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
-from numpy_attention.training.byte_pairs import (
+from numpy_attention.training.c27_data import CharVocabulary
+from numpy_attention.training.c27a_byte_pairs import (
     CHUNK,
     BytePairVocabulary,
     ByteVocabulary,
@@ -19,7 +20,6 @@ from numpy_attention.training.byte_pairs import (
     merged,
     vocabulary_from,
 )
-from numpy_attention.training.data import CharVocabulary
 
 # A few letters often, so that pairs repeat, and sometimes any character of Unicode.
 TEXTS = st.text(st.one_of(st.sampled_from("abA  \n.,\u00e4\u20ac\U0001f43b"), st.characters(exclude_categories=["Cs"])))

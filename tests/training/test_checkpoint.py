@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import save_arrays
-from numpy_attention.models.gpt import GPT
+from numpy_attention.models.c23_gpt import GPT
 from numpy_attention.pretrained.named import load_model
-from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, hold, load_arrays, save
+from numpy_attention.training.c29_checkpoint import BEST, NAME, PREVIOUS, hold, load_arrays, save
 from numpy_attention.training.restore import load_run
 from tests.training.small_runs import TEXT, resume, trainer
 

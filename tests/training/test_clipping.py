@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from numpy_attention.training.clipping import clip_by_global_norm, global_norm
-from numpy_attention.training.loop import take_step
-from numpy_attention.training.optimizers import SGD, Adam
+from numpy_attention.training.c25_optimizers import SGD, Adam
+from numpy_attention.training.c25a_clipping import clip_by_global_norm, global_norm
+from numpy_attention.training.c28_loop import take_step
 
 
 def test_clipping_scales_all_gradients_by_one_factor():

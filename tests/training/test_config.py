@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.training.config import OPTIMIZERS, TrainConfig, command_line, make_optimizer
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.shipped import FOLDER
-from numpy_attention.training.data import (
+from numpy_attention.training.c27_data import (
     CharVocabulary,
     consecutive_blocks,
     default_text,

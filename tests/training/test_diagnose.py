@@ -6,8 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.training.diagnose import first_non_finite
 
 

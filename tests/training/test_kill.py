@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from numpy_attention.training.checkpoint import BEST, NAME, PREVIOUS, load_arrays
+from numpy_attention.training.c29_checkpoint import BEST, NAME, PREVIOUS, load_arrays
 from tests.app.commands import trained
 from tests.training.small_runs import log_without_times, text
 

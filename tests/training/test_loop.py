@@ -8,9 +8,9 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.app.tasks import TASKS, make_task
+from numpy_attention.training.c28_loop import take_step, train
+from numpy_attention.training.c32_trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import take_step, train
-from numpy_attention.training.trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
 STEPS = 5

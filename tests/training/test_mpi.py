@@ -14,11 +14,11 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
+from numpy_attention.training.c30_parallel import Workers, loss_and_gradients, mean_loss
+from numpy_attention.training.c31_mpi import Ranks, SharedWorkers
+from numpy_attention.training.c32_trainer import NonFiniteError, Trainer
 from numpy_attention.training.log import read_log
-from numpy_attention.training.mpi import Ranks, SharedWorkers
-from numpy_attention.training.parallel import Workers, loss_and_gradients, mean_loss
 from numpy_attention.training.restore import load_run
-from numpy_attention.training.trainer import NonFiniteError, Trainer
 from tests.app.commands import trained
 from tests.training import small_runs
 from tests.training.small_runs import text
@@ -196,13 +196,13 @@ def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
 
 
 def test_threads_are_used_for_enough_tokens_times_parameters(tmp_path, text, monkeypatch):
-    monkeypatch.setattr("numpy_attention.training.trainer.usable_cores", lambda: 4)
+    monkeypatch.setattr("numpy_attention.training.c32_trainer.usable_cores", lambda: 4)
     count = trainer(tmp_path / "run", Ranks(), text, batch=6, context=8).model.num_parameters()
     for enough, expected in ((48 * count, 4), (48 * count + 1, 1)):
-        monkeypatch.setattr("numpy_attention.training.parallel.WORTH_THREADS", enough)
+        monkeypatch.setattr("numpy_attention.training.c30_parallel.WORTH_THREADS", enough)
         assert trainer(tmp_path / "run", Ranks(), text, batch=6, context=8, workers=0).workers.count == expected
     for enough, expected in ((24 * count, 2), (24 * count + 1, 1)):  # two ranks on one machine share its cores
-        monkeypatch.setattr("numpy_attention.training.parallel.WORTH_THREADS", enough)
+        monkeypatch.setattr("numpy_attention.training.c30_parallel.WORTH_THREADS", enough)
         runs = on_ranks(2, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=6, context=8, workers=0))
         assert [run.workers.count for run in runs] == [expected] * 2
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from numpy_attention.training.data import CharVocabulary, default_text, split_text
-from numpy_attention.training.ngrams import ngram_losses
+from numpy_attention.training.c27_data import CharVocabulary, default_text, split_text
+from numpy_attention.training.c27b_ngrams import ngram_losses
 
 
 def test_losses_of_a_small_text_agree_with_a_calculation_by_hand():

@@ -7,9 +7,9 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.pieces import PIECE
-from numpy_attention.training import optimizers
-from numpy_attention.training.optimizers import SGD, Adam, AdamW
-from numpy_attention.training.parallel import Workers
+from numpy_attention.training import c25_optimizers as optimizers
+from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW
+from numpy_attention.training.c30_parallel import Workers
 
 
 def test_sgd_with_momentum_takes_the_steps_of_the_formula():

@@ -5,12 +5,12 @@ import threading
 import numpy as np
 import pytest
 
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.ops.tiles import Pairs
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23a_gpt_config import GPTConfig
+from numpy_attention.ops.c12a_tiles import Pairs
 from numpy_attention.threads import share
-from numpy_attention.training.loop import count_targets, shards
-from numpy_attention.training.parallel import WORTH_THREADS, Workers, default_workers, loss_and_gradients, mean_loss
+from numpy_attention.training.c28_loop import count_targets, shards
+from numpy_attention.training.c30_parallel import WORTH_THREADS, Workers, default_workers, loss_and_gradients, mean_loss
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_short_step_uses_one_thread(monkeypatch):
     assert default_workers(20, WORTH_THREADS, cores=2) == 2
     assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    monkeypatch.setattr("numpy_attention.training.parallel.controller", lambda: None)
+    monkeypatch.setattr("numpy_attention.training.c30_parallel.controller", lambda: None)
     assert default_workers(20, 10**9, cores=2) == 1  # BLAS cannot be limited to one thread
 
 
@@ -128,7 +128,7 @@ def test_batch_of_one_text_divides_its_heads(monkeypatch):
         apply_band(self, *arguments)
 
     monkeypatch.setattr(Pairs, "apply_band", noted)
-    monkeypatch.setattr("numpy_attention.ops.tiles.FEW_SCORES", 0)
+    monkeypatch.setattr("numpy_attention.ops.c12a_tiles.FEW_SCORES", 0)
     results = []
     for count in (1, 2, 3):
         seen.clear()

@@ -5,7 +5,7 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import save_arrays
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
 from numpy_attention.training.restore import PROGRESS, checkpoint_path, load_run, text_model
 from tests.training.small_runs import resume, text, trainer
 

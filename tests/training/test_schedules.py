@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from numpy_attention.training.schedules import warmup_cosine
+from numpy_attention.training.c26_schedules import warmup_cosine
 
 
 def test_rate_rises_linearly_to_the_peak_in_the_warmup():

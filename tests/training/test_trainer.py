@@ -9,11 +9,11 @@ import pytest
 
 from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.errors import InputError
-from numpy_attention.training import checkpoint
+from numpy_attention.training import c29_checkpoint as checkpoint
+from numpy_attention.training.c32_trainer import NonFiniteError, Trainer
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.log import read_log
 from numpy_attention.training.tasks import copying, dates, digits, reverse, sums
-from numpy_attention.training.trainer import NonFiniteError, Trainer
 from tests.training.small_runs import TINY, assert_same, before_step, log_without_times, resume, text, trainer
 from tests.training.tasks.trained import synthetic_digits
 

@@ -11,7 +11,7 @@ import pytest
 
 import numpy_attention
 from numpy_attention import inside, ops
-from numpy_attention.layers.layer import Layer
+from numpy_attention.layers.c13_layer import Layer
 from numpy_attention.tutor import catalogue, checks
 from numpy_attention.tutor.page import FOLDER
 

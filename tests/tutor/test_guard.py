@@ -31,7 +31,7 @@ def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
     ("rotary", "from numpy_attention import rotary", "rotary of the package is not your own answer"),
     ("causal_mask", "from numpy_attention import causal_mask", "causal_mask of the package"),
     ("byte_pairs", (
-        "from numpy_attention.training import byte_pairs\ndef learn_merges(ids, n):\n"
+        "from numpy_attention.training import c27a_byte_pairs as byte_pairs\ndef learn_merges(ids, n):\n"
         "    return byte_pairs.learn_merges({bytes(ids).decode(): 1}, 256 + n)"
     ), "learn_merges of the package is not your own answer"),
 ])

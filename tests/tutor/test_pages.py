@@ -7,10 +7,10 @@ import pytest
 
 from numpy_attention import ops
 from numpy_attention.gradcheck import gradcheck
-from numpy_attention.models.sampling import sample
-from numpy_attention.pretrained.low_rank import LowRank
-from numpy_attention.training.byte_pairs import BytePairVocabulary
-from numpy_attention.training.byte_pairs import learn_merges as learn_from_chunks
+from numpy_attention.models.c23c_sampling import sample
+from numpy_attention.pretrained.c37_low_rank import LowRank
+from numpy_attention.training.c27a_byte_pairs import BytePairVocabulary
+from numpy_attention.training.c27a_byte_pairs import learn_merges as learn_from_chunks
 from numpy_attention.tutor.catalogue import TRIALS, ours
 
 OURS = ours()

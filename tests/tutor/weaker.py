@@ -23,7 +23,7 @@ from numpy_attention.gradcheck.check import check
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, is_float, random_cotangent
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.gradcheck.spec import Sizes
-from numpy_attention.training.optimizers import SGD
+from numpy_attention.training.c25_optimizers import SGD
 from numpy_attention.tutor.catalogue import TRIALS
 from numpy_attention.tutor.entry import Entry
 from numpy_attention.tutor.exercise import SEEDS

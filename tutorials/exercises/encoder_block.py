@@ -17,7 +17,7 @@ this: prefixed("norm_1", d) puts "norm_1." before each key of the dict d.
 import numpy as np
 
 from numpy_attention.layers import FeedForward, Layer, LayerNorm, MultiHeadAttention
-from numpy_attention.layers.layer import prefixed
+from numpy_attention.layers.c13_layer import prefixed
 
 
 class EncoderBlock(Layer):

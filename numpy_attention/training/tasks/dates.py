@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.seq2seq import Seq2Seq
+from numpy_attention.models.c24_seq2seq import Seq2Seq
+from numpy_attention.training.c28_loop import Batch
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import Batch
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.labelled import TEST
 from numpy_attention.training.tasks.translation import PAD, TranslationTask
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.sequence_classifier import SequenceClassifier
+from numpy_attention.models.c22_sequence_classifier import SequenceClassifier
+from numpy_attention.training.c28_loop import Batch
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import Batch
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.labelled import LabelledTask
 
 TEST_SHARE = 5  # every fifth image of a fixed shuffle is held out

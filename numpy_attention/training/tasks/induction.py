@@ -22,13 +22,13 @@ import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
-from numpy_attention.inside.heads import copying_scores, head_name, prefix_matching_scores, previous_token_scores
-from numpy_attention.models.gpt import GPT
-from numpy_attention.ops.losses import negative_log_likelihood_rows
-from numpy_attention.ops.sums import as_rows
+from numpy_attention.inside.c39_heads import copying_scores, head_name, prefix_matching_scores, previous_token_scores
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.ops.c01a_sums import as_rows
+from numpy_attention.ops.c11_losses import negative_log_likelihood_rows
+from numpy_attention.training.c28_loop import Batch, shards
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import Batch, shards
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.task import Task
 from numpy_attention.training.tasks.labelled import TEST
 

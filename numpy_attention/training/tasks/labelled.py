@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.models.sequence_classifier import SequenceClassifier
-from numpy_attention.ops.losses import cross_entropy
-from numpy_attention.training.loop import Batch, count_targets
-from numpy_attention.training.parallel import Workers
+from numpy_attention.models.c22_sequence_classifier import SequenceClassifier
+from numpy_attention.ops.c11_losses import cross_entropy
+from numpy_attention.training.c28_loop import Batch, count_targets
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.task import Task
 
 TEST = 1_000_003  # the first number in the seed of each test set; in seeds of training batches it is the run's seed

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.models.sequence_classifier import SequenceClassifier
+from numpy_attention.models.c22_sequence_classifier import SequenceClassifier
+from numpy_attention.training.c28_loop import Batch
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.loop import Batch
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.labelled import TEST, LabelledTask
 
 CATEGORIES = 10

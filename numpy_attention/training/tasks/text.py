@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import InputError
-from numpy_attention.models.gpt import GPT
-from numpy_attention.training.byte_pairs import BytePairVocabulary, ByteVocabulary, count_chunks, learn_merges
-from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.data import (
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.training.c27_data import (
     CharVocabulary,
     Vocabulary,
     consecutive_blocks,
@@ -21,9 +19,11 @@ from numpy_attention.training.data import (
     read_text,
     split_text,
 )
-from numpy_attention.training.loop import Batch
-from numpy_attention.training.ngrams import ngram_losses
-from numpy_attention.training.parallel import Workers, mean_loss
+from numpy_attention.training.c27a_byte_pairs import BytePairVocabulary, ByteVocabulary, count_chunks, learn_merges
+from numpy_attention.training.c27b_ngrams import ngram_losses
+from numpy_attention.training.c28_loop import Batch
+from numpy_attention.training.c30_parallel import Workers, mean_loss
+from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.task import Task
 
 NGRAMS = ("single tokens", "bigram", "trigram", "4-gram")

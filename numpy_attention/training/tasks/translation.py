@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.models.seq2seq import Seq2Seq
-from numpy_attention.training.loop import Batch, shards
-from numpy_attention.training.parallel import Workers, mean_loss
+from numpy_attention.models.c24_seq2seq import Seq2Seq
+from numpy_attention.training.c28_loop import Batch, shards
+from numpy_attention.training.c30_parallel import Workers, mean_loss
 from numpy_attention.training.task import Task
 
 PAD = 0

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.layers.block import Block
+from numpy_attention.layers.c20_block import Block
 
 
 def pre_norm_block(cls: type, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator, dtype: Any) -> Any:

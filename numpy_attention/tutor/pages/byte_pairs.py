@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from numpy_attention.training.byte_pairs import learn_merges as learn_from_chunks
+from numpy_attention.training.c27a_byte_pairs import learn_merges as learn_from_chunks
 from numpy_attention.tutor.exercise import Questions, Quiz
 
 

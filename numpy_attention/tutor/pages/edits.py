@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.inside.edits import Edit
-from numpy_attention.inside.run import RunCache, backward_with, forward_with
-from numpy_attention.layers.layer import Layer, Parameters, prefixed
-from numpy_attention.ops.sums import sum_to_shape
+from numpy_attention.inside.c38_edits import Edit
+from numpy_attention.inside.c38b_run import RunCache, backward_with, forward_with
+from numpy_attention.layers.c13_layer import Layer, Parameters, prefixed
+from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.tutor.entry import Array
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.ops.flex_attention import UNCHANGED, Modifier
-from numpy_attention.ops.masks import causal_mask
-from numpy_attention.ops.scores import softcap, softcap_backward
+from numpy_attention.ops.c04_masks import causal_mask
+from numpy_attention.ops.c06a_flex_attention import UNCHANGED, Modifier
+from numpy_attention.ops.c06b_scores import softcap, softcap_backward
 from numpy_attention.tutor.entry import Array
 
 

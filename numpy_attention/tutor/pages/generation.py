@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from numpy_attention.layers.kv_cache import KeyValueCache
-from numpy_attention.models.gpt import GPT
-from numpy_attention.models.gpt_config import GPTConfig
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache
+from numpy_attention.models.c23_gpt import GPT
+from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.tutor.entry import Array
 from numpy_attention.tutor.exercise import Questions, Quiz
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.models.gpt_config import GPTConfig
-from numpy_attention.ops.positions import TOKENS
+from numpy_attention.models.c23a_gpt_config import GPTConfig
+from numpy_attention.ops.c08_positions import TOKENS
 from numpy_attention.tutor.tiny import GATED
 
 LLAMA_3 = {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, TOKENS: 8}

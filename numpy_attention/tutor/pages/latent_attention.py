@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from numpy_attention.recent.latent_attention import LatentAttention
+from numpy_attention.recent.c45_latent_attention import LatentAttention
 from numpy_attention.tutor.entry import Array
 from numpy_attention.tutor.pages.attention import plain_attention
 from numpy_attention.tutor.pages.normalization import plain_rms_norm

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.pretrained.low_rank import LowRank
-from numpy_attention.training.optimizers import Adam
+from numpy_attention.pretrained.c37_low_rank import LowRank
+from numpy_attention.training.c25_optimizers import Adam
 from numpy_attention.tutor.entry import Array
 
 

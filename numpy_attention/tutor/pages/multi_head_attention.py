@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.layers.multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
 from numpy_attention.tutor.entry import Array
 from numpy_attention.tutor.pages.attention import plain_attention
 from numpy_attention.tutor.pages.heads import plain_concat_heads, plain_split_heads

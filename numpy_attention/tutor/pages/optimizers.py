@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.training.optimizers import Adam
+from numpy_attention.training.c25_optimizers import Adam
 from numpy_attention.tutor.entry import Array
 from numpy_attention.tutor.exercise import Trial
 

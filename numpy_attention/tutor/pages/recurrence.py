@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float
-from numpy_attention.recent.chunks import chunked_linear_attention, chunked_linear_attention_backward
-from numpy_attention.recent.recurrence import check_recurrence, linear_attention, linear_attention_backward
+from numpy_attention.recent.c42_recurrence import check_recurrence, linear_attention, linear_attention_backward
+from numpy_attention.recent.c43_chunks import chunked_linear_attention, chunked_linear_attention_backward
 from numpy_attention.tutor.entry import Array
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from numpy_attention.layers.layer import Layer, prefixed
-from numpy_attention.models.text_encoder import TextEncoder
+from numpy_attention.layers.c13_layer import Layer, prefixed
+from numpy_attention.models.c22a_text_encoder import TextEncoder
 from numpy_attention.tutor.entry import Array
 
 

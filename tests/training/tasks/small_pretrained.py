@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from numpy_attention.app.tasks import FINE_TUNED, make_task
+from numpy_attention.training.c32_trainer import Trainer
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.trainer import Trainer
 from tests.pretrained import tiny
 
 

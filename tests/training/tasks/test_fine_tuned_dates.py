@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.training.parallel import Workers
+from numpy_attention.training.c30_parallel import Workers
 from tests.pretrained import tiny
 from tests.training.tasks.small_pretrained import folder, run_from
 

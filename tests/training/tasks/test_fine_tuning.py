@@ -6,9 +6,9 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.main import main
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.load import load_pretrained
-from numpy_attention.pretrained.low_rank import low_rank_of
-from numpy_attention.training.checkpoint import load_arrays
+from numpy_attention.pretrained.c36_load import load_pretrained
+from numpy_attention.pretrained.c37_low_rank import low_rank_of
+from numpy_attention.training.c29_checkpoint import load_arrays
 from tests.app.commands import no_pictures
 from tests.pretrained import tiny
 from tests.training.small_runs import assert_same, resume

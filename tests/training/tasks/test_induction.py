@@ -7,8 +7,8 @@ import pytest
 
 from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks.induction import SYMBOLS, InductionTask
 from tests.training.tasks.trained import trained
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from numpy_attention.ops.losses import cross_entropy
+from numpy_attention.ops.c11_losses import cross_entropy
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.parallel import Workers
 from numpy_attention.training.tasks import labelled
 from numpy_attention.training.tasks.reverse import ReverseTask
 

@@ -7,8 +7,8 @@ import pytest
 
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import make_task
-from numpy_attention.training.data import read_text
-from numpy_attention.training.parallel import Workers
+from numpy_attention.training.c27_data import read_text
+from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.restore import load_run
 from tests.app.commands import no_pictures
 from tests.training.small_runs import text, trainer

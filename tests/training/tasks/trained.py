@@ -3,9 +3,9 @@
 import numpy as np
 
 from numpy_attention.app.tasks import TASKS, make_task
+from numpy_attention.training.c30_parallel import Workers
+from numpy_attention.training.c32_trainer import Trainer
 from numpy_attention.training.config import TrainConfig
-from numpy_attention.training.parallel import Workers
-from numpy_attention.training.trainer import Trainer
 
 
 def trained(tmp_path, task, **settings):

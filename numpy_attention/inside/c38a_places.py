@@ -1,0 +1,109 @@
+"""Chapter 38, continued. Places: a layer that records an array, and may edit it
+
+A place is before a block or a norm, after a feed-forward network, or between the heads of an attention and w_o
+(Chapter 17).
+"""
+
+import difflib
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.backend import on_host
+from numpy_attention.errors import short_repr, value_error
+from numpy_attention.inside.c38_edits import Edit, EditCache, edit, edit_backward
+from numpy_attention.layers.c13_layer import Layer
+from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttentionCache
+
+Activations = dict[str, np.ndarray]
+MAX_NAMES = 8  # places in an error message
+
+
+def unknown_place(op: str, argument: str, name: object, places: Collection[str]) -> ValueError:
+    """The error for a name that is not a place of the model; it shows some places, and the most similar one."""
+    few = [*places] if len(places) <= MAX_NAMES else [*[*places][: MAX_NAMES // 2], "...", [*places][-1]]
+    near = difflib.get_close_matches(str(name)[:80], places, 1)
+    fix = f"did you mean {near[0]!r}?" if near else ""
+    return value_error(op, argument, f"named after places of the model: {', '.join(few)}", short_repr(name), fix)
+
+
+class Place:
+    """A point in the model where an array is edited, and where the array and its gradient are recorded."""
+
+    def __init__(self, name: str, change: Edit, at: Activations, gradients: Activations) -> None:
+        self.name, self.change, self.at, self.gradients = name, change, at, gradients
+
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        try:
+            y, _ = edit(x, *(to_device_of(x, array) for array in self.change))
+        except (TypeError, ValueError) as error:
+            message = str(error).removeprefix("edit: ")
+            raise type(error)(f"forward_with: edits[{self.name!r}].{message}") from None
+        # a copy, because a residual path adds to y in place; a backward that recomputes its block does not record again
+        self.at.setdefault(self.name, y.copy())
+        return y
+
+    def backward(self, dy: np.ndarray) -> np.ndarray:
+        self.gradients[self.name] = dy
+        dx, _ = edit_backward(dy, EditCache(to_device_of(dy, self.change.keep), None, dy.shape, dy.dtype))
+        return dx
+
+
+def to_device_of(x: np.ndarray, array: Any) -> Any:
+    """Copy an array on the host, such as a mask, to the device of x."""
+    return array if on_host(x) or not on_host(array) else np.asarray(array, like=x)
+
+
+class Watched(Layer):
+    """A layer with a place before, inside or after it. It has the cache, the parameters and the names of the layer, so
+    a block can use it instead."""
+
+    def __init__(self, layer: Any, place: Place) -> None:
+        self.layer, self.place = layer, place
+
+    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
+        return self.layer.arrays(prefix)
+
+
+def require_unedited(op: str, blocks: Iterable[Any]) -> None:
+    """Refuse a model that already has places: they wrap its blocks and norms."""
+    if any(isinstance(block, Watched) for block in blocks):
+        fix = "pass the original model, and all edits in one dict"
+        raise value_error(op, "model", "a model without edits", "an edited model", fix)
+
+
+class WatchedInput(Watched):
+    """A block or a norm, with a place on the residual stream before it."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
+        return self.layer.forward(self.place.forward(x), **options)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
+        dx, *others = self.layer.backward(dy, cache)
+        return self.place.backward(dx), *others
+
+
+class WatchedOutput(Watched):
+    """A feed-forward network, with a place after it."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
+        y, cache = self.layer.forward(x, **options)
+        return self.place.forward(y), cache
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
+        return self.layer.backward(self.place.backward(dy), cache)
+
+
+class WatchedHeads(Watched):
+    """An attention, with a place between its heads and w_o."""
+
+    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, MultiHeadAttentionCache]:
+        o, cache = self.layer.heads(x, **options)  # (B, H, T_q, d_v)
+        y, cache = self.layer.output(self.place.forward(o), cache)
+        return y, cache
+
+    def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
+        do, of_output = self.layer.output_backward(dy, cache)  # (B, H, T_q, d_v)
+        *dx, of_heads = self.layer.heads_backward(self.place.backward(do), cache)
+        return *dx, {**of_output, **of_heads}

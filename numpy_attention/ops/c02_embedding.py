@@ -1,0 +1,105 @@
+"""Chapter 2. Embedding: from ids to vectors
+
+A table holds one vector for each token of the vocabulary. Looking up the ids of a sentence gives a matrix:
+
+    y_n = table[ids_n]        y_nj = sum_v [ids_n = v] table_vj
+
+The indicator [ids_n = v] is a one-hot x. So the look-up is the linear map of Chapter 1, and the gradient of the table
+is dw of that chapter:
+
+    dL/dtable_vj = sum_n [ids_n = v] dy_nj
+
+Row v of the table receives the sum of dy over all positions with token v. The sum is important: a token that occurs
+three times was used three times. `dtable[ids] = dy` keeps only the last of the three, and so does `dtable[ids] += dy`,
+because NumPy reads all the rows before it writes any. The simple and correct form is
+
+    np.add.at(dtable, ids, dy)
+
+which adds token by token. `add_at` computes the same sum faster. It sorts the ids, so that equal tokens become
+neighbours. Neighbours with the same id are called a run. Long runs, as in a small vocabulary, are summed one by one.
+Many short runs are summed by one call of `np.add.reduceat`. (A GPU adds all tokens at once, so there the simple form
+is fast.) The ids are integers and have no gradient.
+
+If a table is used twice, at the input and as the weights of the output, its two gradients add up: `add_at` adds to the
+numbers that are already in dtable.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from numpy_attention.backend import on_host
+from numpy_attention.errors import require_cotangent
+from numpy_attention.ops.c01a_sums import as_rows
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "table: V d_model, ids: int<V> ..."
+
+FIXES = {"V": "the table has one row per id; is it for another vocabulary, or is padding marked by -1?"}
+LONG_RUN = 4096  # numbers of dy per token, on average; with more, one sum per token is faster than `reduceat`
+
+
+class EmbeddingCache(NamedTuple):
+    """The rows that were read, and the table, for the shape and dtype of its gradient."""
+
+    ids: np.ndarray  # (...), integers
+    table: np.ndarray  # (V, d_model)
+
+
+def embedding(ids: np.ndarray, table: np.ndarray) -> tuple[np.ndarray, EmbeddingCache]:
+    """Look up one row of the table for every id.
+
+    Formula: y_n = table[ids_n]
+
+    Shapes: ids (...) of integers in [0, V), table (V, d_model) -> y (..., d_model)
+
+    Raises: TypeError for ids that are not integers; ValueError for an id outside the table or a table that is not 2-D.
+    Ids on the host are checked here and copied to the table's device. Ids on a GPU are not checked: check them before.
+
+    Source: Bengio et al., A Neural Probabilistic Language Model, JMLR 3 (2003), section 2.
+
+    >>> y, cache = embedding(np.array([2, 0, 2]), np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]]))
+    >>> embedding_backward(np.ones_like(y), cache)  # token 2 occurs twice, token 1 never
+    array([[1., 1.],
+           [0., 0.],
+           [2., 2.]])
+    """
+    check_shapes("embedding", SHAPES, fixes=FIXES, ids=ids, table=table)
+    ids = np.asarray(ids, like=table)  # copied, if the table is on a GPU
+    return table[ids], EmbeddingCache(ids, table)
+
+
+def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
+    """Gradient of `embedding` for its table: dtable_v = sum of dy_n over the positions n with id v.
+
+    Shapes: dy (..., d_model) -> dtable (V, d_model)
+    """
+    ids, table = cache
+    require_cotangent("embedding_backward", "dy", dy, (*ids.shape, table.shape[1]), table.dtype)
+    # y = table[ids]
+    dtable = np.zeros_like(table)
+    add_at(dtable, ids, dy)
+    return dtable
+
+
+def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
+    """np.add.at(dtable, ids, dy), but several times as fast: dtable[id] += dy for every position.
+
+    Shapes: dtable (V, d_model), changed; ids (...), dy (..., d_model)
+    """
+    if not on_host(ids):
+        np.add.at(dtable, ids, dy)
+        return
+    flat_ids = ids.reshape(-1)  # (N,)
+    if flat_ids.size == 0:
+        return
+    flat_dy = as_rows(dy)  # (N, d_model)
+    order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
+    sorted_ids = flat_ids[order]
+    first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
+    if dy.size >= LONG_RUN * len(first_of_run):
+        for token, places in zip(sorted_ids[first_of_run], np.split(order, first_of_run[1:]), strict=True):
+            dtable[token] += flat_dy[places].sum(axis=0)
+        return
+    run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
+    dtable[sorted_ids[first_of_run]] += run_sums  # each id occurs only once now, so += is safe

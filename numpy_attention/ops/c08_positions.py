@@ -1,0 +1,361 @@
+"""Chapter 8. Where am I? Positions
+
+The attention of Chapter 6 treats its keys as a set. If the words are shuffled, the outputs are shuffled with them,
+because the score of a query with a key depends on their contents, not on their positions. So the order must be added.
+Three ways are in use.
+
+Sinusoidal. Add a fixed vector that depends only on the position t, with frequencies from fast to slow:
+
+    PE_t(2i) = sin(t f_i)     PE_t(2i+1) = cos(t f_i)     f_i = 10000^(-2i / d_model)
+
+A pair (sin, cos) is a point on a circle. Moving k positions forward turns the point by the angle k f_i:
+PE_(t+k) = R_k PE_t with a rotation R_k that does not depend on t. PE is a constant, so it has no backward.
+
+Rotary. Do not add a vector. Turn each query and key, two coordinates at a time, by an angle that grows with its
+position t:
+
+    y_1 = x_1 cos(a) - x_2 sin(a)     y_2 = x_2 cos(a) + x_1 sin(a)     a = t f_i
+
+Let R(a) be the matrix that turns a pair by the angle a. Then R(a)^T R(b) = R(b - a): the score of query t with key j
+depends on j - t only. By Chapter 1 the gradient of y = R x is dx = R^T dy, and R^T turns back:
+
+    dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
+
+If a model learns the cosines and sines: dcos = dy_1 x_1 + dy_2 x_2, dsin = dy_2 x_1 - dy_1 x_2.
+
+Models differ in which two coordinates form a pair: "half" pairs i with i + d_k / 2, "interleaved" pairs 2i with 2i + 1.
+A model with the wrong pairing raises no error, and its vectors keep their norms. Only its output is wrong.
+
+With n < d_k / 2 frequencies, only the first 2 n columns form pairs and turn. The other columns pass unchanged, and so
+do their gradients: these columns can compare contents at any distance.
+
+Longer texts. In training texts of L tokens, pair i makes L f_i / (2 pi) turns. A slow pair makes less than one turn, so
+after position L its angles are new to the model. For texts of s L tokens, we lower the frequencies:
+
+    f_i' = k_i f_i + (1 - k_i) f_i / s          k_i is the share of f_i that remains
+
+"linear": k_i = 0, so position s t has the angles of position t, but the angles of neighbours differ less. "llama3": k_i
+grows linearly with the number of turns, from 0 at a lower limit to 1 at an upper limit. "yarn": k_i falls linearly with
+i, from 1 at the pair that makes 32 turns to 0 at the pair that makes one turn. "ntk": a larger base, for n pairs
+f_i' = f_i s^(-i / (n - 1)): the first pair keeps its frequency, and the last pair gets f_i / s. YaRN also multiplies
+the rotated columns of q and k by a number above 1 (`yarn_temperature`), because in longer texts a softmax spreads its
+weight over more keys.
+
+ALiBi. Do not change the vectors. Lower each score by the distance times a slope; each head has a different slope.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import (
+    broadcasts_to,
+    dtype_error,
+    require_array,
+    require_choice,
+    require_cotangent,
+    require_float,
+    require_number,
+    require_size,
+    shape_error,
+    value_error,
+)
+from numpy_attention.ops.c01a_sums import sum_to_shape
+from numpy_attention.ops.c04_masks import query_and_key_lengths
+from numpy_attention.shapes import check_shapes
+
+SHAPES = "x: ... T d_k"
+TOKENS = "original_max_position_embeddings"
+SCALINGS: dict[str, dict[str, float | None]] = {  # the numbers of each type and their default values
+    "linear": {}, "ntk": {}, "llama3": {TOKENS: None, "low_freq_factor": None, "high_freq_factor": None},
+    "yarn": {TOKENS: None, "beta_slow": 1.0, "beta_fast": 32.0, "truncate": True},
+}
+ABOVE = {"high_freq_factor": "low_freq_factor", "beta_fast": "beta_slow"}  # the first must be above the second
+
+
+def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
+    """The table of sines and cosines that the original transformer adds to its embeddings.
+
+    Formula: PE_t(2i) = sin(t 10000^(-2i / d_model)), PE_t(2i+1) = cos(t 10000^(-2i / d_model))
+
+    Shapes: -> (length, d_model); if d_model is odd, the last column is a sine without its cosine
+
+    Units: angles in radians, positions counted from 0.
+
+    Raises: ValueError for a negative length or a d_model below 1.
+
+    Source: Vaswani et al., Attention Is All You Need (2017), section 3.5.
+
+    >>> sinusoidal_positions(2, 3, dtype=np.float64).round(4).tolist()
+    [[0.0, 1.0, 0.0], [0.8415, 0.5403, 0.0022]]
+    """
+    require_size("sinusoidal_positions", "length", length, at_least=0)
+    require_size("sinusoidal_positions", "d_model", d_model)
+    frequencies = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # (ceil(d_model / 2),)
+    angles = np.arange(length)[:, None] * frequencies  # (length, ceil(d_model / 2))
+    table = np.empty((length, d_model))
+    table[:, 0::2] = np.sin(angles)
+    table[:, 1::2] = np.cos(angles[:, : d_model // 2])
+    return table.astype(dtype)
+
+
+def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str = "half") -> tuple[np.ndarray, Any]:
+    """Turn the first 2 n columns of each vector, pair by pair; cos and sin may be any numbers.
+
+    Formula: (y_1, y_2) = (x_1 cos - x_2 sin, x_1 sin + x_2 cos) for each pair
+
+    Shapes: x (..., T, d_k), cos and sin broadcastable to (..., T, n) with 2 n <= d_k -> y as x.
+    pairing "half": (x_1, x_2) = columns (i, i + n); "interleaved": columns (2i, 2i + 1).
+
+    Raises: ValueError for an unknown pairing or shapes that do not fit; TypeError unless all are floats of one dtype.
+
+    Source: Su et al., RoFormer (2021), section 3.4.2; part of the width: Black et al., GPT-NeoX-20B (2022).
+
+    >>> rotate(np.array([[1.0, 2.0, 5.0]]), cos=np.array([0.0]), sin=np.array([1.0]))[0]
+    array([[-2.,  1.,  5.]])
+    """
+    _check_rotate(x, cos, sin, pairing)
+    y = x.copy()  # the other columns pass unchanged
+    n = cos.shape[-1]
+    (x_1, x_2), (y_1, y_2) = _pairs(x, n, pairing), _pairs(y, n, pairing)  # (..., T, n) each
+    y_1[...] = x_1 * cos - x_2 * sin
+    y_2[...] = x_2 * cos + x_1 * sin
+    return y, (x, cos, sin, pairing)
+
+
+def rotate_backward(dy: np.ndarray, cache: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of `rotate`: dx = turn dy back, dcos = dy_1 x_1 + dy_2 x_2, dsin = dy_2 x_1 - dy_1 x_2.
+
+    Shapes: dy as y -> dx, dcos, dsin with the shapes of x, cos, sin
+    """
+    x, cos, sin, pairing = cache
+    require_cotangent("rotate_backward", "dy", dy, x.shape, x.dtype)
+    (x_1, x_2), (dy_1, dy_2) = (_pairs(one, cos.shape[-1], pairing) for one in (x, dy))  # (..., T, n) each
+    # y_1 = x_1 cos - x_2 sin, y_2 = x_2 cos + x_1 sin
+    dx, _ = rotate(dy, cos, -sin, pairing)
+    dcos = sum_to_shape(dy_1 * x_1 + dy_2 * x_2, cos.shape)
+    dsin = sum_to_shape(dy_2 * x_1 - dy_1 * x_2, sin.shape)
+    return dx, dcos, dsin
+
+
+class RotaryCache(NamedTuple):
+    """The cosines and sines of the angles (position times frequency), and the pairing of the coordinates."""
+
+    cos: np.ndarray  # broadcastable to (..., T, n), in the dtype of x
+    sin: np.ndarray
+    pairing: str
+    shape: tuple[int, ...]  # (..., T, d_k)
+
+
+def rotary(
+    x: np.ndarray, positions: np.ndarray, base: float = 10000.0, pairing: str = "half",
+    frequencies: np.ndarray | None = None,
+) -> tuple[np.ndarray, RotaryCache]:
+    """Turn the coordinates of each vector, pair by pair, by an angle that grows with the position.
+
+    Formula: (y_1, y_2) = R(t f_i) (x_1, x_2), f_i = base^(-2i / d_k) unless given
+
+    Shapes: x (..., T, d_k), positions broadcastable to (..., T), frequencies (n,) with 2 n <= d_k -> y as x. Without
+    frequencies d_k must be even. `rotate` explains pairing.
+
+    Units: positions in tokens, angles in radians, frequencies in radians per token.
+
+    Raises: ValueError for odd d_k, an unknown pairing, or positions or frequencies that do not fit; TypeError for an x
+    or frequencies that are not arrays of floats, or positions that are not numbers.
+
+    Source: Su et al., RoFormer (2021), section 3.2.2, equations 14 and 15; "half" is as in the model GPT-NeoX.
+
+    >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
+    array([[0.5403, 0.8415]])
+    """
+    cos, sin = rotary_tables(x, positions, base, frequencies)
+    return rotate(x, cos, sin, pairing)[0], RotaryCache(cos, sin, pairing, x.shape)
+
+
+def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
+    """Gradient of `rotary`: turn dy back by the same angles.
+
+    Shapes: dy as y -> dx as x
+    """
+    cos, sin, pairing, shape = cache
+    require_cotangent("rotary_backward", "dy", dy, shape, cos.dtype)
+    # y = R(a) x, and R(a)^T = R(-a)
+    return rotate(dy, cos, -sin, pairing)[0]
+
+
+def rotary_tables(
+    x: np.ndarray, positions: np.ndarray, base: float = 10000.0, frequencies: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines and sines with which `rotary` turns x: they depend on its shape and dtype, not on its numbers.
+
+    Shapes: x, positions and frequencies as in `rotary` -> cos and sin, broadcastable to (..., T, n), in the dtype of x
+    """
+    _check_rotary(x, positions, base, frequencies)
+    if frequencies is None:
+        frequencies = rotary_frequencies(x.shape[-1], base)
+    frequencies = np.asarray(frequencies, like=positions)  # (n,)
+    angles = positions[..., None] * frequencies  # (..., T, n), in float64: float32 is not exact enough
+    cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
+    sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
+    return cos, sin
+
+
+def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, Any] | None = None) -> np.ndarray:
+    """The speed of each pair of columns, from fast to slow; with `scaling`, slower for texts longer than in training.
+
+    Formula: f_i = base^(-2i / width), or f_i' from the head of this chapter, with s = scaling["factor"]
+
+    Shapes: -> (width / 2,) of float64. scaling is a dict as in a model's config.json: type (or rope_type) "linear",
+    "ntk", "llama3" or "yarn", factor, and the other numbers of this type.
+
+    Units: radians per token; low_freq_factor, high_freq_factor, beta_slow and beta_fast are numbers of turns in a text
+    of original_max_position_embeddings tokens.
+
+    Raises: ValueError for an odd width or an invalid scaling; TypeError for a scaling that is not a dict.
+
+    Source: Su et al., RoFormer (2021), section 3.2.2; linear: Chen et al., Extending Context Window of Large Language
+    Models via Positional Interpolation (2023); ntk and yarn: Peng et al., YaRN (2023), section 3, and the published
+    code, which lets k fall with i; llama3: the published code of Llama 3.1 (2024).
+
+    >>> rotary_frequencies(4, base=100.0), rotary_frequencies(4, 100.0, {"type": "ntk", "factor": 8.0})
+    (array([1. , 0.1]), array([1.    , 0.0125]))
+    """
+    kind, numbers = _check_frequencies(width, base, {"type": "linear", "factor": 1.0} if scaling is None else scaling)
+    s, n = numbers["factor"], width // 2
+    i, keep = np.arange(n), np.zeros(n)
+    f = float(base) ** (-i / n)
+    if kind == "ntk":
+        return f * s ** (-i / max(n - 1, 1))
+    if kind == "llama3":
+        low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
+        keep = np.clip((numbers[TOKENS] * f / (2 * math.pi) - low) / (high - low), 0, 1)
+    if kind == "yarn":
+        # L base^(-i / n) = 2 pi turns, solved for i
+        turns = np.array([numbers["beta_fast"], numbers["beta_slow"]])
+        first, last = n * np.log(numbers[TOKENS] / (2 * math.pi * turns)) / math.log(base)
+        if numbers["truncate"]:
+            first, last = np.floor(first), np.ceil(last)
+        first, last = max(first, 0), min(last, 2 * n - 1)  # this limit and 0.001 are those of the published code
+        keep = 1 - np.clip((i - first) / max(last - first, 0.001), 0, 1)
+    return f * (keep + (1 - keep) / s)
+
+
+def yarn_temperature(factor: float) -> float:
+    """The factor by which YaRN multiplies the rotated columns of q and k, for texts `factor` times as long as in
+    training.
+
+    Formula: 0.1 ln(factor) + 1; if all columns are rotated, the scores are multiplied by its square
+
+    Shapes: a number -> a number
+
+    Raises: ValueError for a factor below 1.
+
+    Source: Peng, Quesnelle, Fan, Shippole, YaRN (2023), section 3.4.
+
+    >>> round(yarn_temperature(32.0), 4)
+    1.3466
+    """
+    return 0.1 * math.log(require_number("yarn_temperature", "factor", factor, at_least=1)) + 1.0
+
+
+def alibi_slopes(num_heads: int) -> np.ndarray:
+    """How strongly each head prefers near keys: slopes in a geometric sequence.
+
+    Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two. Otherwise let P be the next lower power of two:
+    first the slopes for P heads, then every second slope for 2 P heads, H slopes in all.
+
+    Shapes: -> (num_heads,)
+
+    Units: nats (natural logarithms) per token.
+
+    Raises: ValueError for fewer than one head.
+
+    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3; other numbers of heads: the published code.
+
+    >>> alibi_slopes(4).tolist()
+    [0.25, 0.0625, 0.015625, 0.00390625]
+    """
+    require_size("alibi_slopes", "num_heads", num_heads)
+    lower = 2 ** int(math.log2(num_heads))
+    slopes = 2.0 ** (-8.0 * np.arange(1, lower + 1) / lower)
+    between = 2.0 ** (-8.0 * np.arange(1, 2 * lower, 2) / (2 * lower))
+    return np.concatenate([slopes, between[: num_heads - lower]])
+
+
+def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | np.dtype = np.float32) -> np.ndarray:
+    """The bias that lowers each score in proportion to the distance between query and key.
+
+    Formula: bias_hij = -slope_h |i + T_k - T_q - j|: the last query and the last key have the same position
+
+    Shapes: -> (num_heads, T_q, T_k); T_k defaults to T_q. Pass it as `bias=` to attention.
+
+    Units: nats.
+
+    Raises: ValueError for fewer than one head or a negative length.
+
+    Source: Press, Smith, Lewis, Train Short, Test Long (2022), section 3.
+
+    >>> alibi_bias(1, 3).tolist()[0][2]
+    [-0.0078125, -0.00390625, 0.0]
+    """
+    require_size("alibi_bias", "num_heads", num_heads)
+    T_q, T_k = query_and_key_lengths("alibi_bias", T_q, T_k)
+    distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
+    return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
+
+
+def _pairs(x: np.ndarray, n: int, pairing: str) -> tuple[np.ndarray, np.ndarray]:
+    return (x[..., :n], x[..., n : 2 * n]) if pairing == "half" else (x[..., : 2 * n : 2], x[..., 1 : 2 * n : 2])
+
+
+def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> None:
+    check_shapes("rotate", SHAPES, x=x)
+    require_float("rotate", x=x, cos=cos, sin=sin)
+    require_choice("rotate", "pairing", pairing, ("half", "interleaved"), '"half" or "interleaved"')
+    n = cos.shape[-1] if cos.ndim else x.shape[-1]
+    for name, one in {"cos": cos, "sin": sin}.items():
+        if 2 * n > x.shape[-1] or not broadcasts_to(one.shape, (*x.shape[:-1], n)):
+            expected = f"broadcastable to (..., T, n) with 2 n <= d_k, for x {x.shape}"
+            raise shape_error("rotate", name, expected, one.shape, "one number for each pair of columns")
+
+
+def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies: np.ndarray | None) -> None:
+    check_shapes("rotary", SHAPES, x=x)
+    if x.shape[-1] % 2 and frequencies is None:
+        raise shape_error("rotary", "x", "(..., T, d_k) with even d_k", x.shape, "coordinates are turned in pairs")
+    require_number("rotary", "base", base, above=0)
+    if frequencies is not None:
+        require_float("rotary", frequencies=frequencies)
+        if frequencies.ndim != 1 or 2 * len(frequencies) > x.shape[-1]:
+            expected = f"(n,) with 2 n <= d_k = {x.shape[-1]}"
+            raise shape_error("rotary", "frequencies", expected, frequencies.shape, "one for each pair of columns")
+    require_array("rotary", "positions", positions, "an array of numbers")
+    if positions.dtype.kind not in "iuf":
+        raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
+    if positions.ndim == 0 or not broadcasts_to(positions.shape, x.shape[:-1]):
+        raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
+
+
+def _check_frequencies(width: int, base: float, scaling: Any) -> tuple[str, dict[str, Any]]:
+    """The type of the scaling and its numbers."""
+    op = "rotary_frequencies"
+    if require_size(op, "width", width, at_least=0) % 2:
+        raise value_error(op, "width", "even", width, "columns are turned in pairs")
+    if not isinstance(scaling, Mapping):
+        raise dtype_error(op, "scaling", "a dict or None", type(scaling).__name__, '{"type": "linear", "factor": 2.0}?')
+    kind = scaling.get("rope_type", scaling.get("type"))
+    require_choice(op, 'scaling["type"]', kind, SCALINGS)
+    require_number(op, "base", base, above=1 if kind == "yarn" else 0)
+    known = {"factor": None, **SCALINGS[kind]}
+    numbers: dict[str, Any] = known | {key: value for key, value in scaling.items() if key not in ("type", "rope_type")}
+    if unknown := [str(key) for key in numbers if key not in known]:
+        raise value_error(op, "scaling", f"made of type, {', '.join(known)}", ", ".join(unknown))
+    for key, value in numbers.items():
+        if key != "truncate":
+            numbers[key] = require_number(op, f'scaling["{key}"]', value, above=numbers.get(ABOVE.get(key, ""), 0))
+        elif not isinstance(value, bool):
+            raise dtype_error(op, 'scaling["truncate"]', "True or False", type(value).__name__)
+    require_number(op, 'scaling["factor"]', numbers["factor"], at_least=1)
+    return kind, numbers

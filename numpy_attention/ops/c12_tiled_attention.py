@@ -1,0 +1,263 @@
+"""Chapter 12. Attention in little memory
+
+Chapter 6 stores T_q x T_k scores, gigabytes for a long text. Storing them all is not necessary: the output of a query
+is a sum over keys, and a sum can be computed in parts. Only the softmax is a problem, because its maximum and its total
+are known only at the end. The **online softmax** uses provisional values. After some keys it stores for each query
+
+    m = the largest score so far     l = sum_j exp(s_j - m)     a = sum_j exp(s_j - m) v_j
+
+It takes the keys in blocks, called **tiles**. If the next tile raises the maximum to m', a factor corrects the old
+sums:
+
+    l' = l exp(m - m') + sum over the tile of exp(s_j - m')
+    a' = a exp(m - m') + sum over the tile of exp(s_j - m') v_j
+
+At the end y = a / l, exactly the softmax average of Chapter 6. For the backward we keep one number for each query,
+L = m + log l. Any weight can be recomputed from it: w_ij = exp(s_ij - L_i).
+
+The backward takes the same tiles and recomputes their scores. This costs more arithmetic but little memory. Within a
+tile the code follows Chapter 6 line by line; grouped heads are folded into the query axis. Only the row sum of the
+softmax needs all keys, not only the keys of the tile. It can be computed without an extra pass over the tiles:
+
+    sum_j w_ij dw_ij = sum_j w_ij (dy_i . v_j) = dy_i . y_i = D_i
+
+    dv_j += w_ij dy_i      ds_ij = w_ij (dy_i . v_j - D_i)      dq_i += scale ds_ij k_j      dk_j += scale ds_ij q_i
+
+Besides the inputs and results, memory holds only L, D and a few tiles, so the memory grows with T, not with T^2. A
+causal tile that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past
+are skipped as well, and the work grows only with T. If a query sees no key, l stays 0. Then y is 0 and L is the lowest
+number of the dtype, so in the backward the weights exp(-inf - L) are 0 as well.
+
+Softcap changes the scores of a tile, as in Chapter 6. A sink is a key without a value that comes before the first tile:
+m starts at the score of the sink, and l at exp(0) = 1. So L and the weights include the sink, and the gradients of q, k
+and v need no other change. The weight of the sink is p_i = exp(sink - L_i). Its price is 0, so
+
+    dsink = sum_i p_i (0 - D_i)
+
+Without a sink, m starts at the lowest number and l at 0, as if the sink were -inf.
+
+There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6. The appendix
+explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long (Chapter 21,
+appendix).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from numpy_attention.errors import require_cotangent, require_float, require_size, value_error
+from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows, sum_to_shape
+from numpy_attention.ops.c06_attention import check_attention_arguments, fold_heads
+from numpy_attention.ops.c06b_scores import softcap as limit  # `limit`, because `softcap` is an argument below
+from numpy_attention.ops.c06b_scores import softcap_backward
+from numpy_attention.ops.c12a_tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
+from numpy_attention.shapes import check_shapes
+from numpy_attention.threads import share
+
+
+class TiledAttentionCache(NamedTuple):
+    """Inputs, output, and one number for each query: nothing of size T x T."""
+
+    q: np.ndarray  # (..., H_q, T_q, d_k)
+    k: np.ndarray  # (..., H_kv, T_k, d_k)
+    v: np.ndarray  # (..., H_kv, T_k, d_v)
+    mask: np.ndarray | None
+    y: np.ndarray  # (..., H_q, T_q, d_v)
+    L: np.ndarray  # (N, G, T_q, 1), log of the sum of exp(scores)
+    band: Band
+    scale: float
+    tile: TileSize
+    softcap: float | None
+    sink: np.ndarray | None  # (H_q,)
+
+
+def tiled_attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
+    scale: float | None = None, block_size: int | None = None, window: int | None = None,
+    slopes: np.ndarray | None = None, softcap: float | None = None, sink: np.ndarray | None = None,
+    ahead: int | None = None,
+) -> tuple[np.ndarray, TiledAttentionCache]:
+    """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
+
+    Formula: y = softmax(scale q k^T + bias) v, with the scores of hidden pairs set to -inf. causal=True hides the
+    same pairs as `causal_mask(T_q, T_k)`; a window hides the same pairs as
+    `sliding_window_mask(T_q, window, T_k, ahead)`, where causal=True means ahead = 0. bias = -slopes * distance as in
+    `alibi_bias`. These masks and this bias are never built as arrays. softcap and sink are as in Chapter 6. Hidden keys
+    and values must be finite too, because 0 times NaN is NaN.
+
+    Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
+    mask (bool) broadcastable to (..., H_q, T_q, T_k); sink (H_q,); slopes (H_q,), a constant without a gradient
+
+    Units: a tile has block_size queries and block_size keys; the default is the fastest shape. window counts keys,
+    including the key at the query's own position; ahead counts later keys.
+
+    Raises: ValueError when shapes do not fit, for sizes below 1, or a window without causal and ahead; TypeError for
+    dtypes other than float32 and float64 (mask: bool).
+
+    Source: Milakov, Gimelshein, Online Normalizer Calculation for Softmax (2018); Dao et al., FlashAttention (2022),
+    algorithms 1 and 4.
+
+    >>> rng = np.random.default_rng(0)
+    >>> q, k, v = rng.normal(size=(3, 5, 4))
+    >>> y, cache = tiled_attention(q, k, v, causal=True, block_size=2)
+    >>> bool(np.allclose(y[0], v[0]))  # the first query sees the first key only
+    True
+    """
+    _check_tiled(q, k, v, mask, Band(causal, window, slopes, ahead), scale, block_size, softcap, sink)
+    band = Band(causal, window if window is None else int(window), slopes, ahead if ahead is None else int(ahead))
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    tile = tile_size(block_size, k.shape[-2], causal or ahead is not None)
+    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
+    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
+    L = np.full_like(q, -np.inf, shape=(*qg.shape[:3], 1))
+    if sink is not None:
+        L[...] = np.broadcast_to(sink, q.shape[:-2]).reshape(*qg.shape[:2], 1, 1)
+    lowest = float(np.finfo(q.dtype).min)
+
+    def forward_of_heads(heads: slice) -> None:
+        for rows in query_tiles(T_q, tile):
+            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
+            first = fold_heads(L[heads, :, rows], kg[heads])  # the score of the sink, or -inf: (n, G t_q, 1)
+            m = np.maximum(first, lowest)
+            total = np.exp(first - m)  # 1, or 0 without a sink
+            a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
+            for columns in key_tiles(rows, T_q, T_k, tile, band):
+                s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
+                if softcap is not None:
+                    s, _ = limit(s, softcap)
+                pairs.apply_band(s, heads, rows, columns)
+                new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
+                s -= new_m
+                w = np.exp(s, out=s)  # not yet divided by the total
+                shrink = np.exp(m - new_m)
+                total *= shrink
+                total += sum_in_rows(w)
+                a *= shrink
+                a += w @ vg[heads, columns]
+                m = new_m
+            total = np.maximum(total, 1.0)  # only a query that sees no key has total < 1: 0, with a = 0
+            a /= total
+            y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
+            L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
+
+    share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
+    y = y.reshape(*q.shape[:-1], v.shape[-1])
+    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, softcap, sink)
+
+
+def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[Any, ...]:
+    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), D = rowsum(dy y); w is recomputed from L.
+
+    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; if there was a sink, also dsink (H_q,)
+    """
+    q, k, v, mask, y, L, band, scale, tile, softcap, sink = cache
+    require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
+    qg, kg, vg = _group(q, k, v)
+    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
+    D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
+    dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
+
+    def backward_of_heads(heads: slice) -> None:
+        for rows in query_tiles(T_q, tile):
+            q_tile, dy_tile, L_tile, D_tile = (
+                fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
+            )  # (n, G t_q, ...) each
+            q_tile = q_tile * scale
+            dq_tile = np.zeros_like(q_tile)
+            for columns in key_tiles(rows, T_q, T_k, tile, band):
+                k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
+                s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
+                if softcap is not None:
+                    s, slope = limit(s, softcap)
+                pairs.apply_band(s, heads, rows, columns)
+                s -= L_tile
+                w = np.exp(s, out=s)
+
+                # y = w @ v
+                dv[heads, columns] += w.swapaxes(-1, -2) @ dy_tile
+                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # the gradient of w, changed in place below
+                # w = softmax(s)
+                ds -= D_tile
+                ds *= w
+                # s = softcap(scale * q @ k^T)
+                if softcap is not None:
+                    ds = softcap_backward(ds, slope)
+                dq_tile += ds @ k_tile
+                dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
+            dq_tile *= scale
+            dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
+
+    share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
+    gradients = dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+    if sink is None:
+        return gradients
+    # w, p = softmax([s, sink])
+    p = np.exp(sink[:, None, None] - L.reshape(*q.shape[:-1], 1))  # (..., H_q, T_q, 1)
+    return *gradients, sum_to_shape(-p * D.reshape(p.shape), (len(sink), 1, 1)).reshape(-1)
+
+
+def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
+    """All weights of a call, recomputed from q, k and L for inspection. The op itself avoids this T x T array.
+
+    Formula: w_ij = exp(s_ij - L_i)
+
+    Shapes: -> (..., H_q, T_q, T_k), as `weights` in the cache of `scaled_dot_product_attention`
+
+    Raises: MemoryError when the weights do not fit into memory. `tiled_attention` raises every ValueError or TypeError.
+
+    Source: Dao et al., FlashAttention (2022), algorithm 4.
+
+    >>> q, k, v = np.zeros((1, 2)), np.ones((3, 2)), np.array([[1.0], [2.0], [6.0]])
+    >>> _, cache = tiled_attention(q, k, v, mask=np.array([True, True, False]))
+    >>> tiled_attention_weights(cache)
+    array([[0.5, 0.5, 0. ]])
+    """
+    q, k = cache.q, cache.k
+    qg, kg, _ = _group(q, k, cache.v)
+    everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
+    s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
+    if cache.softcap is not None:
+        s, _ = limit(s, cache.softcap)
+    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).apply_band(s, *everything)
+    s -= fold_heads(cache.L, kg)
+    return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
+
+
+def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping).
+
+    Every tile of queries reads all keys and values, and reads them faster if the rows of a head are neighbours in
+    memory. After `split_heads` they are not, so k and v are copied.
+    """
+    N = math.prod(k.shape[:-2])
+    G = math.prod(q.shape[:-2]) // max(N, 1)
+    k, v = np.asarray(k, order="C", like=k), np.asarray(v, order="C", like=v)
+    return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
+
+
+def _check_tiled(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band,
+    scale: float | None, block_size: int | None, softcap: float | None, sink: np.ndarray | None,
+) -> None:
+    op = "tiled_attention"
+    check_attention_arguments(op, q, k, v, mask, None, scale, softcap, sink)
+    if block_size is not None:
+        require_size(op, "block_size", block_size)
+    if band.window is not None:
+        require_size(op, "window", band.window, fix="with a window of 1 a position sees only itself")
+    if band.ahead is not None:
+        require_size(op, "ahead", band.ahead, at_least=0)
+    if band.causal and band.ahead:
+        raise value_error(op, "ahead", "0 or None with causal=True", band.ahead, "a causal query sees no later keys")
+    if band.window is not None and band.ahead is None and not band.causal:
+        fix = "how many later keys does a query see? causal=True means none"
+        raise value_error(op, "ahead", "a number with a window", band.ahead, fix)
+    if band.slopes is not None:
+        fixes = {"slopes": "use alibi_slopes(num_heads)", "q": "with slopes, q needs an axis of heads: q[None]"}
+        require_float(op, slopes=band.slopes)
+        check_shapes(op, "q: ... H_q T_q d_k, slopes: H_q", fixes=fixes, q=q, slopes=band.slopes.astype(q.dtype))

@@ -1,0 +1,226 @@
+"""Chapter 25. Optimizers: from gradients to steps
+
+A gradient is the direction in which the loss rises; an optimizer decides how far to move in the opposite direction.
+
+Stochastic gradient descent with momentum adds up the gradients g_t of successive batches, with smaller weights for
+older gradients. The sum grows in directions that most gradients share, and noise cancels:
+
+    u_t = momentum u_{t-1} + g_t            p_t = p_{t-1} - learning_rate u_t
+
+The weights 1, momentum, momentum^2, ... sum to 1 / (1 - momentum). With momentum 0.9, a constant gradient moves a
+parameter ten times as far, so use a ten times smaller rate.
+
+In a transformer the gradients of different parameters differ in size by orders of magnitude, so one learning rate does
+not suit all parameters. Adam divides each element of the gradient by the root of its mean square. Then every element
+moves by about the learning rate, for any scale of its gradient:
+
+    m_t = beta_1 m_{t-1} + (1 - beta_1) g_t             the mean of the gradient
+    v_t = beta_2 v_{t-1} + (1 - beta_2) g_t^2           the mean of its square
+
+m and v, the **moments**, start at zero, so they are too small at first. For a constant g,
+m_t = (1 - beta_1^t) g, so a division by 1 - beta_1^t corrects the mean exactly; v_t is corrected in the same way:
+
+    m_hat = m_t / (1 - beta_1^t)        v_hat = v_t / (1 - beta_2^t)
+    p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
+
+L2 regularization adds weight_decay p to g. Adam would divide this term by sqrt(v_hat), too, so the parameters with the
+largest gradients would decay least. AdamW leaves the term out of m and v and shrinks the parameters directly,
+p <- (1 - learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper multiplies the decay
+only by the schedule; we multiply it by the learning rate, as PyTorch does. And we shrink only matrices, since there is
+no reason to pull a bias or the gamma of a norm towards zero.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Protocol
+
+import numpy as np
+
+from numpy_attention.errors import require_arrays, require_number, require_size
+from numpy_attention.pieces import in_pieces
+
+WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than they save
+
+
+class Helpers(Protocol):
+    """The methods of `Workers` (Chapter 30) that an optimizer uses."""
+
+    count: int
+
+    def map(self, function: Callable[[int], None], items: Iterable[int]) -> Iterator[None]:
+        """The results of the function for all items, in order."""
+
+
+class SGD:
+    """Gradient descent with momentum.
+
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
+
+    Source: Polyak, Some Methods of Speeding up the Convergence of Iteration Methods (1964).
+    """
+
+    def __init__(self, parameters: Mapping[str, np.ndarray], learning_rate: float = 0.1, momentum: float = 0.0) -> None:
+        self.parameters = _checked("SGD", parameters)
+        self.learning_rate = require_number("SGD", "learning_rate", learning_rate, at_least=0)
+        self.momentum = require_number("SGD", "momentum", momentum, at_least=0, below=1)
+        self.steps = 0
+        self.u = {name: np.zeros_like(p) for name, p in self.parameters.items()} if momentum else {}
+
+    def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
+        """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        rate = _begin_step(self, grads, learning_rate)
+        for name, parameter in self.parameters.items():
+            if not self.momentum:
+                for p, g in in_pieces(parameter, grads[name]):
+                    p -= rate * g
+                continue
+            for p, g, u in in_pieces(parameter, grads[name], self.u[name]):
+                # u = momentum u + g
+                u *= self.momentum
+                u += g
+                # p = p - learning_rate u
+                p -= rate * u
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything besides the parameters that the next step needs, as arrays to save."""
+        return {"steps": np.asarray(self.steps), **{f"u.{name}": u for name, u in self.u.items()}}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Copy a result of `state()` into the arrays of this optimizer."""
+        _load(self, state)
+
+
+class Adam:
+    """Adam: each element moves by its mean gradient divided by its root mean square gradient.
+
+    The elements are independent, so `workers` may divide the work without changing the result.
+
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
+
+    Source: Kingma, Ba, Adam (2015), algorithm 1.
+    """
+
+    weight_decay = 0.0  # changed by AdamW
+
+    def __init__(
+        self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
+        beta_2: float = 0.999, eps: float = 1e-8, workers: Helpers | None = None,
+    ) -> None:
+        kind = type(self).__name__
+        self.parameters = _checked(kind, parameters)
+        self.learning_rate = require_number(kind, "learning_rate", learning_rate, at_least=0)
+        self.beta_1 = require_number(kind, "beta_1", beta_1, at_least=0, below=1)
+        self.beta_2 = require_number(kind, "beta_2", beta_2, at_least=0, below=1)
+        self.eps = require_number(kind, "eps", eps, above=0, fix="it prevents 0 / 0 for a gradient of zero")
+        self.steps = 0
+        self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
+        self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
+        self.workers = workers if sum(p.size for p in self.parameters.values()) >= WORTH_SHARING else None
+
+    def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
+        """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        rate = _begin_step(self, grads, learning_rate)
+        if self.workers is None:
+            self._move(grads, rate)
+        else:
+            count = self.workers.count
+            list(self.workers.map(lambda worker: self._move(grads, rate, worker, count), range(count)))
+
+    def _move(self, grads: Mapping[str, np.ndarray], rate: float, worker: int = 0, workers: int = 1) -> None:
+        """The whole step, or one worker's part of it: every `workers`-th piece of each parameter."""
+        correction_1 = 1 - self.beta_1**self.steps
+        correction_2 = 1 - self.beta_2**self.steps
+        root_2 = math.sqrt(correction_2)
+        for name, parameter in self.parameters.items():
+            shrink = 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
+            pieces = in_pieces(parameter, grads[name], self.m[name], self.v[name])
+            for p, g, m, v in islice(pieces, worker, None, workers):
+                # p = (1 - learning_rate weight_decay) p
+                if shrink != 1.0:
+                    p *= shrink
+                # m = beta_1 m + (1 - beta_1) g
+                m *= self.beta_1
+                m += (1 - self.beta_1) * g
+                # v = beta_2 v + (1 - beta_2) g^2
+                v *= self.beta_2
+                square = g * g
+                square *= 1 - self.beta_2
+                v += square
+                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), in a form without arrays for m_hat and v_hat:
+                # m_hat / (sqrt(v_hat) + eps) = (root_2 / correction_1) m / (sqrt(v) + root_2 eps)
+                move = np.sqrt(v, out=square)
+                move += root_2 * self.eps
+                np.divide(m, move, out=move)
+                move *= rate * root_2 / correction_1
+                p -= move
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything besides the parameters that the next step needs, as arrays to save."""
+        moments = {f"m.{name}": m for name, m in self.m.items()} | {f"v.{name}": v for name, v in self.v.items()}
+        return {"steps": np.asarray(self.steps), **moments}
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Copy a result of `state()` into the arrays of this optimizer."""
+        _load(self, state)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: in each step, matrices (two or more axes) shrink by learning_rate weight_decay.
+
+    Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
+
+    Source: Loshchilov, Hutter, Decoupled Weight Decay Regularization (2019), algorithm 2.
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
+        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01, workers: Helpers | None = None,
+    ) -> None:
+        super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
+        self.weight_decay = require_number(type(self).__name__, "weight_decay", weight_decay, at_least=0)
+
+
+def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    require_arrays(optimizer, "parameters", parameters, written=True)
+    for name, p in parameters.items():
+        if not p.flags.c_contiguous:
+            raise ValueError(f"{optimizer}: parameters[{name!r}] must be contiguous, got strides {p.strides}; copy it")
+    names = {id(p): name for name, p in parameters.items()}
+    if twice := [name for name, p in parameters.items() if names[id(p)] != name]:
+        raise ValueError(
+            f"{optimizer}: parameters[{twice[0]!r}] must have its own memory, got the array of another parameter; "
+            "list a tied parameter once, with its gradients added"
+        )
+    return dict(parameters)
+
+
+def _begin_step(optimizer: SGD | Adam, grads: Mapping[str, np.ndarray], learning_rate: float | None) -> float:
+    """Count the step and return its rate, after all checks."""
+    op, rate = type(optimizer).__name__, optimizer.learning_rate if learning_rate is None else learning_rate
+    rate = require_number(op, "learning_rate", rate, at_least=0)
+    require_arrays(op, "grads", grads)
+    _check_same(op, "grads", grads, optimizer.parameters)
+    optimizer.steps += 1
+    return rate
+
+
+def _check_same(
+    optimizer: str, what: str, given: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> None:
+    if given.keys() != expected.keys():
+        different = ", ".join(sorted(given.keys() ^ expected.keys()))
+        raise ValueError(f"{optimizer}: {what} must have the expected names, got a difference in {different}")
+    for name, array in expected.items():
+        if given[name].shape != array.shape:
+            raise ValueError(f"{optimizer}: {what}[{name!r}] must be of shape {array.shape}, got {given[name].shape}")
+
+
+def _load(optimizer: SGD | Adam, state: Mapping[str, np.ndarray]) -> None:
+    op, current = type(optimizer).__name__, optimizer.state()
+    require_arrays(op, "state", state, counts=("steps",))
+    _check_same(op, "state", state, current)
+    optimizer.steps = require_size(op, "state['steps']", state["steps"].item(), at_least=0)
+    for name, array in current.items():
+        if name != "steps":
+            array[...] = np.asarray(state[name], like=array)
