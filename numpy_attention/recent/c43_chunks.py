@@ -26,16 +26,23 @@ without its softmax.
 Backward: the lines from the last to the first, as in Chapter 42. new is used in y, in S_C, and in old of later tokens.
 So dnew = (parts from y and S_C) + A^T dold with dold = -beta dnew, and therefore dnew = M^-T (parts from y and S_C).
 
-The gradients of the decays need no matrix product. q_i occurs only as exp(G_i) q_i. A key that reads occurs only as
-exp(G_i) k_i, and a key that writes only as exp(-G_j) k_j. If a row x occurs only as exp(G) x, then dG = x . dx. So
+The decays are used in exp(G_i), and in exp(D_ij) with D_ij = G_i - G_j = decay_{j+1} + ... + decay_i. If y = exp(D) x,
+then dD = y . dy. So
 
-    dG_i = q_i . dq_i + k_i . dk_i (reading) - k_i . dk_i (writing)        dG_C += rowsum(dS_C * S_C)
+    dG_i  = (exp(G_i) q_i) . d(exp(G_i) q_i) + (the same with k_i)       dG_C  += rowsum(exp(G_C) S * dS_C)
+    dD_ij = B_ij dB_ij + A_ij dA_ij                                      dD_Cj += (exp(D_Cj) k_j) . d(exp(D_Cj) k_j)
 
-because exp(G_C) is a factor of all terms of S_C. decay_i is a term of G_i, ..., G_C: ddecay_i = dG_i + ... + dG_C.
+decay_t is a term of G_i for i >= t, and of D_ij for j < t <= i. In words: it acts on everything that was written before
+token t and is read at token t or later.
 
-Two things that are easy to get wrong. exp(G_i) exp(-G_j) overflows if the decays are strong; only exp(G_i - G_j) with
-j <= i is safe. The code even sums the decays between j and i, because the difference of two large sums has few correct
-digits. And dS must go from each chunk to the chunk before; a test with one chunk does not find this mistake.
+    ddecay_t = sum_{i >= t} (dG_i + sum_{j < t} dD_ij)
+
+Three things that are easy to get wrong. First, exp(G_i) exp(-G_j) overflows if the decays are strong; only
+exp(G_i - G_j) with j <= i is safe. The code even sums the decays between j and i, because the difference of two large
+sums has few correct digits. Second, a shorter formula adds dD_ij to dG_i and subtracts it from dG_j; then ddecay_t is
+dG_t + ... + dG_C, because the pairs with t <= j cancel. But these pairs do not have the factor exp(decay_t). If decay_t
+is below about -16, they are 10^7 times as large as ddecay_t, and in float32 ddecay_t is lost in their round-off. Third,
+dS must go from each chunk to the chunk before; a test with one chunk does not find this mistake.
 """
 
 import math
@@ -99,7 +106,7 @@ def chunked_linear_attention_backward(
     q, k, v, decay, beta, _ = grouped(*cache.inputs)
     grads: list[Any] = [None if x is None else np.zeros_like(x) for x in (q, k, v, decay, beta)]
     dq, dk, dv, ddecay, dbeta = grads
-    for at, S, S_end in reversed(list(zip(_chunks(k.shape[-2], cache.chunk_size), cache.states, cache.states[1:]))):
+    for at, S in reversed(list(zip(_chunks(k.shape[-2], cache.chunk_size), cache.states))):
         here = _chunk(at, q, k, v, decay, beta, S)
         q_read, k_write, kept, B, new, k_read, A, inverse, from_start, to_end, shares = here
         q_c, k_c, dy_c, dS_end = q[..., at, :], k[..., at, :], cache.scale * dy[..., at, :], dS
@@ -114,10 +121,9 @@ def chunked_linear_attention_backward(
         dB = dy_c @ new.swapaxes(-1, -2)
         dnew = dnew + (B.swapaxes(-1, -2) @ dy_c).sum(axis=-3, keepdims=True)
         # B = scores(q, k), q_read = exp(G) * q, k_write = exp(G_C - G) * k
-        dq_c, dk_writing = _scores_backward(dB, q_c, k_c, shares)
-        dq_c = dq_c + from_start * dq_read
-        dk_writing = dk_writing.sum(axis=-3, keepdims=True) + to_end * dk_write
-        dk_reading = np.zeros_like(k_c)
+        dq_c, dk_c = _scores_backward(dB, q_c, k_c, shares)
+        dq[..., at, :] = dq_c + from_start * dq_read
+        dk[..., at, :] = dk_c.sum(axis=-3, keepdims=True) + to_end * dk_write
         dv[..., at, :] = dnew  # without the delta rule
         if beta is not None:
             # new = beta * (v - old), where old contains new
@@ -131,17 +137,25 @@ def chunked_linear_attention_backward(
             dS = dS + k_read.swapaxes(-1, -2) @ dold
             dA = np.tril(dold @ new.swapaxes(-1, -2), -1)
             # A = scores(k, k) below the diagonal, k_read = exp(G) * k
-            dk_reading, from_A = _scores_backward(dA, k_c, k_c, shares)
-            dk_reading = dk_reading + from_start * dk_read
-            dk_writing = dk_writing + from_A
-        dq[..., at, :], dk[..., at, :] = dq_c, dk_reading + dk_writing
+            dk_reading, dk_writing = _scores_backward(dA, k_c, k_c, shares)
+            dk[..., at, :] += dk_reading + dk_writing + from_start * dk_read
         if decay is not None:
-            # exp(G) is a factor of q and of the reading k, exp(-G) of the writing k, exp(G_C) of S_end
-            dG = (q_c * dq_c).sum(axis=-3, keepdims=True) + k_c * (dk_reading - dk_writing)
-            dG[..., -1, :] += (dS_end * S_end).sum(axis=-1)
-            # G_i = decay_1 + ... + decay_i
-            dG = sum_to_shape(dG, decay[..., at, :].shape)  # one decay for all rows of the state: a sum
-            ddecay[..., at, :] = np.cumsum(dG[..., ::-1, :], axis=-2)[..., ::-1, :]
+            # q_read = exp(G) * q, B = scores(q, k); one decay for all rows of the state: sums over d_k
+            dG = sum_to_shape(q_read * dq_read, to_end.shape)
+            dD = _differences_backward(dB, B, q_c, k_c, shares)
+            if beta is not None:
+                # k_read = exp(G) * k, A = scores(k, k)
+                dG += sum_to_shape(k_read * dk_read, to_end.shape)
+                dD += _differences_backward(dA, A, k_c, k_c, shares)
+            # S_end = exp(G_C) * S + k_write^T @ new, k_write = exp(D_C) * k
+            dG[..., -1:, :] += sum_to_shape(dot_in_rows(kept * S, dS_end).swapaxes(-1, -2), dG[..., -1:, :].shape)
+            dD[..., -1, :, :] += sum_to_shape(k_write * dk_write, to_end.shape)
+            # G_i = decay_1 + ... + decay_i, D_ij = decay_{j+1} + ... + decay_i
+            C = k_c.shape[-2]
+            since = np.tri(C, dtype=k.dtype, like=k).T  # (C, C), since_ti is 1 for i >= t: since @ x sums x_i from t on
+            before = np.tri(C, k=-1, dtype=k.dtype, like=k)[..., None]  # (C, C, 1), before_tj is 1 for j < t
+            dD = (since @ dD.reshape(*dD.shape[:-2], -1)).reshape(dD.shape)
+            ddecay[..., at, :] = since @ dG + (before * dD).sum(axis=-2)
     return as_given(cache, dq, dk, dv, ddecay, dbeta, dS)
 
 
@@ -181,6 +195,13 @@ def _scores_backward(dscores: np.ndarray, x: np.ndarray, k: np.ndarray, shares: 
         return dscores @ k, dscores.swapaxes(-1, -2) @ x
     dx = np.einsum("...ij,...jd,...ijd->...id", dscores, k, shares)
     return dx, np.einsum("...ij,...id,...ijd->...jd", dscores, x, shares)
+
+
+def _differences_backward(dscores: np.ndarray, scores: np.ndarray, x: Any, k: Any, shares: np.ndarray) -> np.ndarray:
+    """dD_ij, the gradient of the differences G_i - G_j in `_scores`, (..., C, C, n), summed over the heads of x."""
+    if shares.shape[-1] == 1:
+        return (dscores * scores).sum(axis=-3, keepdims=True)[..., None]
+    return (dscores[..., None] * x[..., :, None, :]).sum(axis=-4, keepdims=True) * k[..., None, :, :] * shares
 
 
 def _inverse(L: np.ndarray) -> np.ndarray:

@@ -78,6 +78,21 @@ def test_weak_decays_stay_exact_after_a_strong_decay(rng: np.random.Generator) -
     assert_close(found, exact, 1e-5)
 
 
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.startswith("gated")])
+@pytest.mark.parametrize("strong", [slice(None), slice(20, 21)], ids=["all tokens", "one token"])
+def test_gradient_of_a_strong_decay_is_exact_in_float32(rng: np.random.Generator, rule: str, strong: slice) -> None:
+    """It has the factor exp(-20). A difference of terms without this factor would have no correct digit."""
+    arrays = {name: x.astype(np.float32) for name, x in draw(rng, rule, T=64, H_q=6).items()}
+    arrays["k"] /= np.linalg.norm(arrays["k"], axis=-1, keepdims=True)
+    arrays["decay"][..., strong, :] -= 20
+    exact = na.linear_attention(**{name: x.astype(np.float64) for name, x in arrays.items()})
+    found = na.chunked_linear_attention(**arrays)
+    dy = rng.standard_normal(found[0].shape).astype(np.float32)
+    ddecay = na.chunked_linear_attention_backward(dy, found[1])[3]
+    expected = na.linear_attention_backward(dy.astype(np.float64), exact[1])[3]
+    assert_close(ddecay[..., strong, :], expected[..., strong, :], 3e-6)
+
+
 def test_equal_keys_that_overwrite_each_other(rng: np.random.Generator) -> None:
     """The matrix of the delta rule is then far from the identity."""
     arrays = draw(rng, "delta", T=70)
