@@ -154,7 +154,7 @@ def chunked_linear_attention_backward(
             C = k_c.shape[-2]
             since = np.tri(C, dtype=k.dtype, like=k).T  # (C, C), since_ti is 1 for i >= t: since @ x sums x_i from t on
             before = np.tri(C, k=-1, dtype=k.dtype, like=k)[..., None]  # (C, C, 1), before_tj is 1 for j < t
-            dD = (since @ dD.reshape(*dD.shape[:-2], -1)).reshape(dD.shape)
+            dD = (since @ dD.reshape(*dG.shape[:-1], C * dG.shape[-1])).reshape(dD.shape)
             ddecay[..., at, :] = since @ dG + (before * dD).sum(axis=-2)
     return as_given(cache, dq, dk, dv, ddecay, dbeta, dS)
 
