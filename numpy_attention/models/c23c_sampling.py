@@ -17,11 +17,69 @@ A model that repeats itself makes its last words likely again. A repetition pena
 tokens that the text already contains, before anything else: x / penalty if x is positive, x penalty if it is negative.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from numpy_attention.errors import InputError, require_generator, require_number, require_size, value_error
+
+
+def sample(
+    logits: np.ndarray, rng: np.random.Generator | None, temperature: float = 1.0, top_k: int | None = None,
+    top_p: float | None = None, min_p: float | None = None,
+) -> np.ndarray:
+    """One token for each row of logits.
+
+    Shapes: logits (B, V) -> tokens (B,) integers.
+
+    Raises: ValueError for logits that contain NaN or have no finite maximum.
+
+    Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1; min-p: Nguyen et
+    al., Turning Up the Heat: Min-p Sampling (2024), section 3.
+    """
+    require_finite("sample", logits)
+    if temperature == 0.0 or rng is None:
+        return np.argmax(logits, axis=-1)
+    logits = logits.astype(np.float64)
+    order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the most likely token first
+    if top_k is not None:
+        order = order[:, :top_k]  # (B, k)
+    logits = np.take_along_axis(logits, order, axis=-1)
+    with np.errstate(over="ignore"):  # near temperature 0, -inf is right except for the first token
+        p = np.exp((logits - logits[:, :1]) / temperature)
+    p /= p.sum(axis=-1, keepdims=True)
+    if top_p is not None:
+        before = np.cumsum(p, axis=-1) - p  # the sum over all more likely tokens
+        before[:, 0] = 0.0  # exactly 0: the first token always stays
+        p = np.where(before < top_p, p, 0.0)
+    if min_p is not None:
+        p = np.where(p >= min_p * p[:, :1], p, 0.0)
+    cumulative = np.cumsum(p, axis=-1)
+    u = rng.random((len(p), 1)) * cumulative[:, -1:]  # uniform in [0, total)
+    chosen = (cumulative <= u).sum(axis=-1, keepdims=True)  # the first place where the sum exceeds u
+    return np.take_along_axis(order, chosen, axis=-1)[:, 0]
+
+
+def penalized(logits: np.ndarray, texts: Iterable[np.ndarray], penalty: float) -> np.ndarray:
+    """The logits with those of all tokens lowered that the text of their row contains.
+
+    Formula: x / penalty for x > 0, x penalty for x < 0
+
+    Shapes: logits (B, V), texts: B arrays of ids -> (B, V)
+
+    Source: Keskar et al., CTRL (2019), section 4.1, equation 2; negative logits: the published code, since a division
+    would raise them.
+
+    >>> penalized(np.array([[4.0, -4.0, 1.0]]), [np.array([0, 1, 1])], penalty=2.0)
+    array([[ 2., -8.,  1.]])
+    """
+    if penalty == 1:
+        return logits
+    y = logits.copy()
+    for row, ids in zip(y, texts, strict=True):
+        seen = np.unique(ids)
+        row[seen] = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+    return y
 
 
 def check_sampling(
@@ -60,61 +118,3 @@ def require_finite(op: str, logits: np.ndarray) -> None:
     if not np.isfinite(largest).all():
         odd = largest[~np.isfinite(largest)][0]
         raise InputError(f"{op}: the logits are {odd}: the weights are too large or damaged")
-
-
-def penalized(logits: np.ndarray, texts: Sequence[np.ndarray], penalty: float) -> np.ndarray:
-    """The logits with those of all tokens lowered that the text of their row contains.
-
-    Formula: x / penalty for x > 0, x penalty for x < 0
-
-    Shapes: logits (B, V), texts: B arrays of ids -> (B, V)
-
-    Source: Keskar et al., CTRL (2019), section 4.1, equation 2; negative logits: the published code, since a division
-    would raise them.
-
-    >>> penalized(np.array([[4.0, -4.0, 1.0]]), [np.array([0, 1, 1])], penalty=2.0)
-    array([[ 2., -8.,  1.]])
-    """
-    if penalty == 1:
-        return logits
-    y = logits.copy()
-    for row, ids in zip(y, texts, strict=True):
-        seen = np.unique(ids)
-        row[seen] = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
-    return y
-
-
-def sample(
-    logits: np.ndarray, rng: np.random.Generator | None, temperature: float = 1.0, top_k: int | None = None,
-    top_p: float | None = None, min_p: float | None = None,
-) -> np.ndarray:
-    """One token for each row of logits.
-
-    Shapes: logits (B, V) -> tokens (B,) integers.
-
-    Raises: ValueError for logits that contain NaN or have no finite maximum.
-
-    Source: top-p: Holtzman et al., The Curious Case of Neural Text Degeneration (2020), section 3.1; min-p: Nguyen et
-    al., Turning Up the Heat: Min-p Sampling (2024), section 3.
-    """
-    require_finite("sample", logits)
-    if temperature == 0.0 or rng is None:
-        return np.argmax(logits, axis=-1)
-    logits = logits.astype(np.float64)
-    order = np.argsort(-logits, axis=-1, kind="stable")  # (B, V), the most likely token first
-    if top_k is not None:
-        order = order[:, :top_k]  # (B, k)
-    logits = np.take_along_axis(logits, order, axis=-1)
-    with np.errstate(over="ignore"):  # near temperature 0, -inf is right except for the first token
-        p = np.exp((logits - logits[:, :1]) / temperature)
-    p /= p.sum(axis=-1, keepdims=True)
-    if top_p is not None:
-        before = np.cumsum(p, axis=-1) - p  # the sum over all more likely tokens
-        before[:, 0] = 0.0  # exactly 0: the first token always stays
-        p = np.where(before < top_p, p, 0.0)
-    if min_p is not None:
-        p = np.where(p >= min_p * p[:, :1], p, 0.0)
-    cumulative = np.cumsum(p, axis=-1)
-    u = rng.random((len(p), 1)) * cumulative[:, -1:]  # uniform in [0, total)
-    chosen = (cumulative <= u).sum(axis=-1, keepdims=True)  # the first place where the sum exceeds u
-    return np.take_along_axis(order, chosen, axis=-1)[:, 0]

@@ -19,31 +19,20 @@ A beam of two. Each number is the product of all probabilities so far; each colu
             +-- a   0.3 ----- cat 0.2 ----- sat  0.1       grows on
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from numpy_attention.backend import to_host
 from numpy_attention.errors import require_number, require_size
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
-from numpy_attention.models.c21_stack import Past, Stack
+from numpy_attention.models.c21_stack import Past
 from numpy_attention.models.c23c_sampling import quiet, require_finite
-from numpy_attention.models.c24a_seq2seq_config import Seq2SeqConfig
-
-
-class Translator(Protocol):
-    """The attributes and methods of a model that a search uses: `encode` once, then `decode` for each target token."""
-
-    config: Seq2SeqConfig
-    decoder: Stack
-
-    def padding(self, *args: Any, **kwargs: Any) -> np.ndarray | None: ...
-    def encode(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
-    def decode(self, *args: Any, **kwargs: Any) -> tuple[np.ndarray, Any]: ...
+from numpy_attention.ops.c03_softmax import log_softmax
 
 
 def greedy_search(
-    model: Translator, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
+    model: Any, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
     source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Take the most likely token at each step, for all sources at once, until all have taken the stop token.
@@ -59,20 +48,18 @@ def greedy_search(
         context, _ = model.encode(source_ids, source_mask)
     past = [(KeyValueCache(max_tokens), KeyValueCache(context.shape[1])) for _ in model.decoder.blocks]
     B = len(source_ids)
-    ids = np.full((B, 1 + max_tokens), stop_token, dtype=np.int64)
-    ids[:, 0] = start_token
-    running = np.ones(B, dtype=bool)
-    for t in range(max_tokens):
-        logits = _last_logits(model, ids[:, t : t + 1], context, source_mask, past)
-        ids[:, t + 1] = np.where(running, np.argmax(logits, axis=-1), stop_token)
-        running &= ids[:, t + 1] != stop_token
-        if not running.any():
-            break
-    return [_until_stop(row[1:], stop_token) for row in ids]
+    ids = np.full((B, 1 + max_tokens), start_token, dtype=np.int64)
+    T, end = 1, np.full(B, 1 + max_tokens)  # columns written so far; where each row ends
+    while (T < end).any():
+        logits = _last_logits(model, ids[:, T - 1 : T], context, source_mask, past)
+        ids[:, T] = np.argmax(logits, axis=-1)
+        end[(T < end) & (ids[:, T] == stop_token)] = T + 1
+        T += 1
+    return [row[1:b] for row, b in zip(ids, end)]
 
 
 def beam_search(
-    model: Translator, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
+    model: Any, source_ids: np.ndarray, start_token: int, stop_token: int, max_tokens: int | None = None,
     beam_size: int = 4, length_penalty: float = 0.6, source_lengths: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """The best of `beam_size` sequences for each source; `length_penalty` is alpha; 0 compares plain probabilities.
@@ -101,7 +88,7 @@ def beam_search(
 
 
 def _beam(
-    model: Translator, context: np.ndarray, mask: np.ndarray | None, start_token: int, stop_token: int,
+    model: Any, context: np.ndarray, mask: np.ndarray | None, start_token: int, stop_token: int,
     max_tokens: int, beam_size: int,
 ) -> list[tuple[float, np.ndarray]]:
     """Up to beam_size sequences for one source, each with its log probability."""
@@ -112,7 +99,7 @@ def _beam(
     for _ in range(max_tokens):
         rows_context = np.broadcast_to(context, (len(ids), *context.shape[1:]))
         logits = _last_logits(model, ids[:, -1:], rows_context, mask, past)
-        candidates = log_p[:, None] + _log_softmax(logits)  # (n, V)
+        candidates = log_p[:, None] + log_softmax(logits.astype(np.float64))[0]  # (n, V)
         best = np.argsort(-candidates, axis=None, kind="stable")[: beam_size - len(finished)]
         rows, tokens = np.divmod(best, candidates.shape[1])
         ids = np.concatenate([ids[rows], tokens[:, None]], axis=1)  # (n, 1 + t + 1)
@@ -129,7 +116,7 @@ def _beam(
 
 
 def _last_logits(
-    model: Translator, ids: np.ndarray, context: np.ndarray, mask: np.ndarray | None, past: Past
+    model: Any, ids: np.ndarray, context: np.ndarray, mask: np.ndarray | None, past: Past
 ) -> np.ndarray:
     """The logits (n, V) after the last of the ids."""
     with quiet():
@@ -139,7 +126,7 @@ def _last_logits(
     return last
 
 
-def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: int | None) -> int:
+def _checked(model: Any, start_token: int, stop_token: int, max_tokens: int | None) -> int:
     V = model.config.target_vocab_size
     require_number("search", "start_token", start_token, at_least=0, below=V, whole=True)
     require_number("search", "stop_token", stop_token, at_least=-1, below=V, whole=True)  # -1: no stop token
@@ -148,14 +135,3 @@ def _checked(model: Translator, start_token: int, stop_token: int, max_tokens: i
         return limit
     fix = "a target cannot be longer than the model's context_length"
     return int(require_number("search", "max_tokens", max_tokens, at_least=1, at_most=limit, whole=True, fix=fix))
-
-
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    x = logits.astype(np.float64)
-    x -= x.max(axis=-1, keepdims=True)
-    return np.asarray(x - np.log(np.exp(x).sum(axis=-1, keepdims=True)))
-
-
-def _until_stop(row: np.ndarray, stop_token: int) -> np.ndarray:
-    stops = np.flatnonzero(row == stop_token)
-    return row if len(stops) == 0 else row[: stops[0] + 1]
