@@ -8,9 +8,8 @@ step can reuse the keys and values of the steps before:
 
 The new token is the only query. A step costs O(T) products with the stored keys; a forward without the cache would cost
 O(T^2). In cross-attention, the keys and values come from the output of the encoder. This output does not grow, so all
-its keys and values are stored at the first step. Layers call the KV cache `past`, because in this book "cache" means
-the arrays that a forward stores for its backward. Only the names `KeyValueCache` and `use_cache` use the word in its
-usual meaning.
+its keys and values are stored at the first step. Layers call the KV cache `past`, because in this book a cache is what
+a forward stores for its backward. In "KV cache", `KeyValueCache` and `use_cache` the word has its usual meaning.
 """
 
 import numpy as np
