@@ -5,7 +5,7 @@ a network, no formula and no markup is left as raw text, every picture has a des
 those with a file of source every eighth) are opened in headless Chromium (needs the package playwright and Debian's
 chromium), with the width of a desktop and of a phone: formulas are rendered, nothing is wider than the window, no code
 scrolls, both themes work, and the search finds a name. On paper, no code is cut, all details are open, no menu covers
-the text, and the page of the one-page GPT takes two A4 pages.
+the text, the page of the one-page GPT takes two A4 pages, and GPT on one sheet takes one.
 """
 
 import argparse
@@ -227,10 +227,11 @@ def check_in_browser(site: Path, chromium: str, screenshots: Path | None) -> lis
         tab.goto(f"{address}/api/ops.html")
         if not tab.locator("dt[id='numpy_attention.softmax_backward']").count():
             wrong.append("api/ops.html has no entry for softmax_backward")
-        tab.goto(f"{address}/one_page.html")
-        printed = len(re.findall(rb"/Type\s*/Page\b", tab.pdf(prefer_css_page_size=True)))
-        if printed != 2:
-            wrong.append(f"one_page.html is printed on {printed} pages, not on two")
+        for name, sheets in (("one_page.html", 2), ("one_sheet.html", 1)):
+            tab.goto(f"{address}/{name}")
+            printed = len(re.findall(rb"/Type\s*/Page\b", tab.pdf(prefer_css_page_size=True)))
+            if printed != sheets:
+                wrong.append(f"{name} is printed on {printed} A4 pages, not on {sheets}")
         browser.close()
     if not tutorials or not formulas:
         wrong.append(f"{len(tutorials)} tutorials, {formulas} formulas: nothing was checked")
