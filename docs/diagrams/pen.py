@@ -1,4 +1,4 @@
-"""A pen for the site's diagrams: boxes, arrows, text and cells, written as SVG and also stored for the tests.
+"""A pen for the site's diagrams: boxes, arrows, text and cells, written as SVG.
 
 Every drawing is 420 units wide, about the width of a phone, so the text has nearly its original size on a phone. Each
 colour has one meaning in all drawings: see `KINDS`. A page contains the SVG itself and chooses light or dark colours.
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
@@ -49,7 +48,6 @@ _WIDTHS = {
     698: "ABCEFKLRSVXZ", 787: "DGHNOQU", 780: "&", 838: "+<=>−×→←↓↑~⊙≥≤w#∞", 863: "M", 974: "m", 1000: "@WW…—",
 }
 _WIDTH_OF = {character: width / 1000 for width, characters in _WIDTHS.items() for character in characters}
-_MONO_WIDTH = 0.602
 
 
 class Box(NamedTuple):
@@ -78,19 +76,9 @@ class Box(NamedTuple):
         return self.y + self.h / 2
 
 
-class Word(NamedTuple):
-    """A line of text and the rectangle around it."""
-
-    text: str
-    place: Box
-    box: Box | None  # the box that contains the text
-
-
-def width_of(text: str, mono: bool = False, bold: bool = False) -> float:
+def width_of(text: str) -> float:
     """The width of a line, in units."""
-    if mono:
-        return SIZE * _MONO_WIDTH * len(text)
-    return SIZE * (1.15 if bold else 1.0) * sum(_WIDTH_OF[character] for character in text)
+    return SIZE * sum(_WIDTH_OF[character] for character in text)
 
 
 def wrapped(text: str, width: float) -> str:
@@ -107,10 +95,6 @@ class Drawing:
 
     def __init__(self, name: str, title: str, description: str, height: float) -> None:
         self.name, self.title, self.description, self.height = name, title, description, height
-        self.boxes: list[Box] = []
-        self.words: list[Word] = []
-        self.lines: list[tuple[float, float, float, float]] = []
-        self.quoted: list[tuple[str, str]] = []  # (file, line of code that must be in the file)
         self._parts: list[str] = []
         self._film: list[str] = []  # the style of the frames
 
@@ -121,26 +105,18 @@ class Drawing:
         box = Box(cx - w / 2, y, w, h, kind)
         radius = 4 if kind == "frame" else 5
         self._rect(box, radius)
-        self.boxes.append(box)
         for n, line in enumerate(lines):
             if line:
-                self._line(cx, box.cy + (n - (len(lines) - 1) / 2) * LINE + 4.5, line, "middle", "ink", box)
+                self._line(cx, box.cy + (n - (len(lines) - 1) / 2) * LINE + 4.5, line, "middle", "ink")
         return box
 
     def write(self, x: float, y: float, text: str, at: str = "start", role: str = "ink") -> None:
         """Text on the paper; y is the baseline of the first line."""
         for n, line in enumerate(text.split("\n")):
-            self._line(x, y + n * LINE, line, at, role, None)
-
-    def code(self, x: float, y: float, text: str, file: str) -> None:
-        """Code quoted from a file; a line that is too long for the paper continues on the next line."""
-        self.quoted.append((file, " ".join(text.split())))
-        self.write(x, y, "\n".join(f"`{line}`" for line in text.split("\n")))
+            self._line(x, y + n * LINE, line, at, role)
 
     def arrow(self, *points: tuple[float, float], role: str = "ink", head: bool = True, dashed: bool = False) -> None:
         """A line through the points, with round corners and an arrow head at the end."""
-        for (x0, y0), (x1, y1) in pairwise(points):
-            self.lines.append((x0, y0, x1, y1))
         end, before = points[-1], points[-2]
         length = math.dist(end, before)
         along = ((end[0] - before[0]) / length, (end[1] - before[1]) / length)
@@ -158,19 +134,10 @@ class Drawing:
             right = (end[0] - 9 * along[0] + 4.5 * along[1], end[1] - 9 * along[1] - 4.5 * along[0])
             self._parts.append(f'<path d="M{_p(end)}L{_p(left)}L{_p(right)}Z" fill="var(--{role})"/>')
 
-    def plus(self, cx: float, cy: float) -> Box:
-        """A plus sign in a circle: a sum."""
-        box = Box(cx - 9, cy - 9, 18, 18, "sum")
-        self._parts.append(f'<circle class="data" cx="{_n(cx)}" cy="{_n(cy)}" r="9"/>')
-        cross = f"M{_n(cx - 4.5)} {_n(cy)}h9M{_n(cx)} {_n(cy - 4.5)}v9"
-        self._parts.append(f'<path class="line" d="{cross}" stroke="var(--ink)"/>')
-        self.boxes.append(box)
-        return box
-
     def cells(
         self, x: float, y: float, rows: int, columns: int, size: float, kind_of: Callable[[int, int], str],
         text_of: Callable[[int, int], str] = lambda i, j: "", wide: float = 0,
-    ) -> Box:
+    ) -> None:
         """A matrix: the kind of a cell is one of `KINDS`, or "hidden"; hidden cells are crossed out."""
         wide = wide or size
         for i in range(rows):
@@ -183,20 +150,16 @@ class Drawing:
                     slash = f"M{_n(cell.x + 1)} {_n(cell.bottom - 1)}L{_n(cell.right - 1)} {_n(cell.y + 1)}"
                     self._parts.append(f'<path class="thin" d="{slash}" stroke="var(--soft)"/>')
                 if text_of(i, j):
-                    self._line(cell.cx, cell.cy + 4.5, text_of(i, j), "middle", "ink", cell)
-        grid = Box(x, y, columns * wide, rows * size, "grid")
-        self.boxes.append(grid)
-        return grid
+                    self._line(cell.cx, cell.cy + 4.5, text_of(i, j), "middle", "ink")
 
     def numbers(
         self, x: float, y: float, values: np.ndarray, most: float, wrong: np.ndarray | None = None,
         chosen: tuple[int, int] | None = None,
-    ) -> Box:
+    ) -> None:
         """A matrix of numbers. Zero is white, positive is blue, negative is orange; NaN is a hidden cell.
 
         `most` is the size with the strongest colour. Numbers that are True in `wrong` have a wavy line.
         """
-        rows, columns = values.shape
         wide, high = 46, 26
         for (i, j), value in np.ndenumerate(values):
             kind = "hidden" if math.isnan(value) else "number"
@@ -210,13 +173,10 @@ class Drawing:
             look = f"fill:var(--{fill});fill-opacity:{0.5 * strength:.2f}"
             self._rect(cell, 3, look + ";stroke:var(--ink)" if (i, j) == chosen else look)
             text = f"{value:.2f}".replace("-", "−") if abs(value) >= 0.005 else "0.00"
-            self._line(cell.cx, cell.cy + 4.5, text, "middle", "ink", cell)
+            self._line(cell.cx, cell.cy + 4.5, text, "middle", "ink")
             if wrong is not None and wrong[i, j]:
                 wave = f"M{_n(cell.x + 7)} {_n(cell.bottom - 3)}q2 -4 4 0" + 7 * "t4 0"
                 self._parts.append(f'<path class="line wavy" d="{wave}" stroke="var(--orange)"/>')
-        grid = Box(x, y, columns * wide, rows * high, "grid")
-        self.boxes.append(grid)
-        return grid
 
     @contextmanager
     def frame(self, start: float, end: float, seconds: float, still: bool = False) -> Iterator[None]:
@@ -224,7 +184,7 @@ class Drawing:
 
         Without a moving screen (on paper, or if the reader's system asks for less motion) only the still is shown.
         """
-        before, boxes, words, lines = len(self._parts), list(self.boxes), list(self.words), list(self.lines)
+        before = len(self._parts)
         yield
         name = f"f{round(1000 * start)}"
         shown = [(0.0, start == 0), (start, True), (end, False)]
@@ -233,8 +193,6 @@ class Drawing:
         self._film += [f"@keyframes {name}{{{steps}}}", f".{name}{{animation:{name} {_n(seconds)}s step-end infinite}}"]
         look = "scene still" if still else "scene"
         self._parts[before:] = [f'<g class="{look} {name}">', *self._parts[before:], "</g>"]
-        if not still:  # the tests look for overlaps in the still, which has the same layout as the other frames
-            self.boxes, self.words, self.lines = boxes, words, lines
 
     def svg(self) -> str:
         """The text of the SVG file."""
@@ -262,12 +220,9 @@ class Drawing:
         look = f' style="{look}"' if look else ""
         self._parts.append(f'<rect class="{box.kind}" {place} rx="{_n(radius)}"{look}/>')
 
-    def _line(self, x: float, y: float, text: str, at: str, role: str, box: Box | None) -> None:
+    def _line(self, x: float, y: float, text: str, at: str, role: str) -> None:
         mono, bold = text.startswith("`"), text.startswith("*")
         text = text.strip("`") if mono else text.strip("*")
-        width = width_of(text, mono, bold)
-        left = {"start": x, "middle": x - width / 2, "end": x - width}[at]
-        self.words.append(Word(text, Box(left, y - 10.5, width, 14), box))
         look = ' class="code"' if mono else ' class="bold"' if bold else ""
         look += f' text-anchor="{at}"' if at != "start" else ""
         look += f' style="fill:var(--{role})"' if role != "ink" else ""

@@ -1,7 +1,6 @@
-"""Diagrams of the work around a model: the check of a gradient, the training step, the package layout, the map."""
+"""Diagrams of the check of a gradient, of the package layout, and the map of the tutorials."""
 
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,8 @@ from docs._ext import contents
 from docs.diagrams.pen import LINE, Box, Drawing, wrapped
 
 PAGE = Path(__file__).parents[2] / "docs" / "contributing.md"
-TUTORIAL_11 = "tutorials/11-training.md"
 BOOK = ("ops", "training", "layers", "models", "runs", "pretrained", "tasks")
 CHECKS = ("gradcheck", "tutor")
-LOOP = "numpy_attention/training/c28_loop.py"
 
 
 def two_roads() -> Drawing:
@@ -49,39 +46,6 @@ def two_roads() -> Drawing:
     d.write(210, 384, "softmax with the correct backward: nine equal digits", "middle", "green")
     d.box(right, 400, w, f"`{wrong:.9f}`")
     d.write(left + 96, 420, "only the diagonal (mistake):", "end", "orange")
-    return d
-
-
-def training_step() -> Drawing:
-    """The loop of batch, forward, backward, clip and optimizer, with the log and the checkpoint."""
-    d = Drawing(
-        "training-step", "The training step, a loop",
-        "Six boxes in a column, from top to bottom: batch, forward, backward, clip, optimizer, parameters. An arrow "
-        "leads from the last box back to the first box. On the right, a log stores the loss and the norm of the "
-        "gradient, and a checkpoint stores the parameters.", 520,
-    )
-    cx, w = 172, 278
-    d.quoted += [
-        (TUTORIAL_11, "loss, cache = model.loss(*batch)"), (TUTORIAL_11, "grads = model.backward(cache)"),
-        (LOOP, "norm = clip_by_global_norm(grads, clip)"), (TUTORIAL_11, "optimizer.step(grads, rate(step))"),
-    ]
-    codes = [f"`{code}`" for _, code in d.quoted]
-    batch = d.box(cx, 16, w, "*batch*\nids and targets, drawn at random")
-    forward = d.box(cx, 98, w, f"*forward*\n{codes[0]}", "step")
-    back = d.box(cx, 180, w, f"*backward*\n{codes[1]}", "gradient")
-    clip = d.box(cx, 262, w, f"*clip*\n{codes[2].replace('norm = ', '')}", "gradient")
-    step = d.box(cx, 344, w, f"*optimizer*\n{codes[3]}", "step")
-    parameters = d.box(cx, 426, w, "*parameters*\nchanged a little, in place", "weights")
-    column = [batch, forward, back, clip, step, parameters]
-    for one, next_one in pairwise(column):
-        d.arrow((cx, one.bottom), (cx, next_one.y))
-    d.arrow((parameters.x, parameters.cy), (14, parameters.cy), (14, batch.cy), (batch.x, batch.cy))
-    d.write(16, 500, "repeat, with a learning rate for each step", role="soft")
-    log = d.box(366, 180, 92, "*log*\nloss, norm,\nrate, speed", "kept")
-    d.arrow((forward.right, forward.cy), (log.cx, forward.cy), (log.cx, log.y))
-    d.arrow((clip.right, clip.cy), (log.cx, clip.cy), (log.cx, log.bottom))
-    saved = d.box(366, 344, 92, "*checkpoint*\nenough to\nresume", "kept")
-    d.arrow((parameters.right, parameters.cy), (saved.cx, parameters.cy), (saved.cx, saved.bottom))
     return d
 
 
