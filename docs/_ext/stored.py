@@ -1,61 +1,37 @@
 """Shows the stored outputs of the real models on the pages of the tutorials.
 
 Not every machine has the real models, so the cells of a tutorial run with a small stand-in at every build. But the
-prose speaks about the real models. So each cell whose output depends on a real model shows its stored output instead:
-`docs/stored/TUTORIAL/NUMBER-HASH.txt`, and `.svg` if the cell draws a picture. `python -m docs.real_outputs TUTORIAL`
-stores these files. The hash is of the code of the cell and of all cells before it, without comments and empty lines.
-So an output of older code has another name, and the build stops.
+prose speaks about the real models. So each cell with the tag `real-model` shows its stored output instead:
+`docs/stored/TUTORIAL/NUMBER-HASH.txt`, and `.svg` if the cell draws a picture. The author of a tutorial tags each cell
+whose output depends on a real model. `python -m docs.real_outputs TUTORIAL` stores these files. The hash is of the code
+of the cell and of all cells before it, without comments and empty lines. So an output of older code has another name,
+and the build stops.
 """
 
-import ast
 import hashlib
 import io
 import itertools
 import re
-import symtable
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 from asserts import CELL, fold_asserts
 
+TAG = "real-model"
 STORED = Path(__file__).parents[1] / "stored"
 ALT = re.compile(r'alt: ("(?:[^"\\]|\\.)*")')
 
 
 def stored_names(text: str) -> dict[int, str]:
-    """For each cell of a tutorial whose output depends on a real model: the name of its stored output."""
+    """For each cell of a tutorial with the tag: the name of its stored output."""
     code = hashlib.sha256()
     names = {}
-    depending = cells_depending_on("located", text)
     for n, cell in enumerate(CELL.finditer(text), start=1):
         code.update(_without_comments(cell["code"]).encode())
-        if n in depending:
+        if TAG in cell["options"]:
             names[n] = f"{n:02d}-{code.hexdigest()[:10]}"
     return names
-
-
-def cells_depending_on(source: str, text: str) -> set[int]:
-    """The numbers of the cells that use the result of the function `source`, directly or through other names."""
-    found: set[int] = set()
-    depending = {source}
-    imported: set[str] = set()
-    for n, cell in enumerate(CELL.finditer(text), start=1):
-        for node in ast.parse(cell["code"]).body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                imported |= {(one.asname or one.name).partition(".")[0] for one in node.names}
-                continue
-            used, assigned = _globals(node)
-            attributes = {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
-            if not depending & (used | (attributes & {source})):
-                if not isinstance(node, ast.If | ast.While):  # new values, without the real model
-                    depending -= assigned - {source}
-                continue
-            depending |= assigned
-            if not isinstance(node, ast.Assert | ast.FunctionDef | ast.ClassDef):
-                depending |= (_changed(node) & used) - imported
-                found.add(n)
-    return found
 
 
 def command_for(name: str) -> str:
@@ -82,12 +58,8 @@ def show_stored(text: str, name: str) -> str:
         n, folded = next(numbers), fold_asserts(cell[0])
         if n not in names:
             return folded
-        start, _, rest = folded.partition("\n```")
-        fence, _, start = start.partition("\n")
-        tags = ":tags: [remove-output"
-        start = start.replace(":tags: [", f"{tags}, ", 1) if ":tags: [" in cell["options"] else (
-            f"{tags}]\n{start}" if cell["options"] else f"{tags}]\n\n{start}")
-        return f"{fence}\n{start}\n```\n" + "\n".join(_output(name, names[n], cell["options"])) + rest
+        start, _, rest = folded.replace(TAG, f"{TAG}, remove-output", 1).partition("\n```")
+        return f"{start}\n```\n" + "\n".join(_output(name, names[n], cell["options"])) + rest
 
     return CELL.sub(turn, text)
 
@@ -115,38 +87,3 @@ def _without_comments(code: str) -> str:
             row, column = token.start
             lines[row - 1] = lines[row - 1][:column]
     return "\n".join(line.rstrip() for line in lines if line.strip())
-
-
-def _globals(node: ast.stmt) -> tuple[set[str], set[str]]:
-    """The global names that a statement uses, also in functions, and the global names that it assigns."""
-    top = symtable.symtable(ast.unparse(node), "cell", "exec")
-
-    def used(table: symtable.SymbolTable) -> set[str]:
-        names = [one for one in table.get_symbols() if one.is_referenced() and (table is top or one.is_global())]
-        return {one.get_name() for one in names}.union(*map(used, table.get_children()))
-
-    assigned = {one.get_name() for one in top.get_symbols() if one.is_assigned()}
-    first: set[str | None] = set()  # assigned by the statement before it uses them
-    for one in ast.walk(node):
-        if isinstance(one, ast.For):
-            first |= {part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)}
-        elif isinstance(one, ast.ExceptHandler):
-            first.add(one.name)
-    return used(top) - first, assigned
-
-
-def _changed(node: ast.stmt) -> set[str]:
-    """The names of objects that a statement changes: `name[...] =`, `name.attribute =`, a line `name.method(...)`."""
-    targets: list[ast.expr] = []
-    for one in ast.walk(node):
-        if isinstance(one, ast.Subscript | ast.Attribute) and isinstance(one.ctx, ast.Store):
-            targets.append(one)
-        elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            targets += [one.value.func] * isinstance(one.value.func, ast.Attribute)
-    found = set()
-    for target in targets:
-        while isinstance(target, ast.Subscript | ast.Attribute):
-            target = target.value
-        if isinstance(target, ast.Name):
-            found.add(target.id)
-    return found

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import stored
-from stored import cells_depending_on, misfit, stored_names
+from stored import misfit, show_stored, stored_names
 
 from docs import real_outputs
 
@@ -13,7 +13,7 @@ TUTORIALS = {path.stem: path.read_text("utf-8") for path in sorted((ROOT / "tuto
 
 
 def tutorial(*cells: str) -> str:
-    return "\n\n".join(f"```{{code-cell}} ipython3\n{cell}\n```" for cell in cells)
+    return "\n\n".join(f"```{{code-cell}} ipython3\n:tags: [real-model]\n\n{cell}\n```" for cell in cells)
 
 
 @pytest.mark.parametrize("name", TUTORIALS)
@@ -26,16 +26,6 @@ def test_every_stored_output_has_a_tutorial() -> None:
     assert {path.name for path in stored.STORED.iterdir()} == needed
 
 
-@pytest.mark.parametrize(("cells", "found"), [
-    (["x = located(1)", "y = 2\nprint(y)", "print(x)"], {1, 3}),
-    (["x = located(1)", "x = 3\nprint(x)"], {1}),  # a new value
-    (["x = located(1)", "def f(y):\n    return x + y", "def g(x):\n    return x", "f(0)", "g(0)"], {1, 4}),
-    (["x = 1\nprint(x)"], set()),
-])
-def test_cells_that_depend_on_a_real_model_are_found(cells: list[str], found: set[int]) -> None:
-    assert cells_depending_on("located", tutorial(*cells)) == found
-
-
 def test_command_stores_the_output_of_each_cell_and_other_code_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,12 +33,13 @@ def test_command_stores_the_output_of_each_cell_and_other_code_is_refused(
     monkeypatch.setattr(real_outputs, "STORED", tmp_path / "stored")
     path = tmp_path / "t.md"
     path.write_text(tutorial(
-        "def located(name):\n    return 3.0", 'x = located("model")', 'print(f"{x:.1f} nats")', "[x]",
+        "x = 3.0", 'print(f"{x:.1f} nats")', "[x]",
         "from numpy_attention.app.plots import new_figure\n\nfigure = new_figure(2, x)\nfigure"), "utf-8")
     real_outputs.store(path)
     text, folder = path.read_text("utf-8"), stored.STORED / "t"
     assert not misfit(text, "t")
     assert {n: (folder / f"{name}.txt").read_text("utf-8") for n, name in stored_names(text).items()} == {
-        2: "", 3: "3.0 nats\n", 4: "[3.0]\n", 5: ""}
-    assert [path.name[:2] for path in folder.glob("*.svg")] == ["05"]
+        1: "", 2: "3.0 nats\n", 3: "[3.0]\n", 4: ""}
+    assert [path.name[:2] for path in folder.glob("*.svg")] == ["04"]
+    assert show_stored(text, "t").count(":tags: [real-model, remove-output]") == 4
     assert "no output of this code is stored" in misfit(text.replace("nats", "bits"), "t")
