@@ -38,29 +38,20 @@ REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
     "app.plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
 }
-HEADING = re.compile(r"Chapter (\d+)(?:, (continued|appendix))?\. .+")
 
 LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
 
 
 @functools.cache
 def chapters(part: str) -> list[tuple[str, str, Path, str]]:
-    """(page name, title, source file, docstring) of a part's chapters, in reading order."""
-    found = []
+    """(page name, title, source file, docstring) of a part's chapters. The names of the files give the reading order."""
+    pages = []
     for path in sorted((PACKAGE / part).rglob("*.py") if part else PACKAGE.glob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
-        title = docstring.split("\n", 1)[0].rstrip(".")
-        heading = HEADING.match(title)
-        if path.name.startswith("__") or not docstring:
-            continue
-        rank = {None: 0, "continued": 1, "appendix": 2}
-        order = (int(heading[1]), rank[heading[2]], path.name) if heading else (1000, 0, str(path))
-        found.append((order, title, path, docstring))
-    pages = []
-    for order, title, path, docstring in sorted(found, key=lambda chapter: chapter[0]):
-        stem = "-".join(path.relative_to(PACKAGE / part).with_suffix("").parts)
-        number = f"{order[0]:02d}-" if order[0] < 1000 else ""
-        pages.append((f"{part or 'ground'}-{number}{stem}", title, path, docstring))
+        if docstring and not path.name.startswith("__"):
+            stem = "-".join(path.relative_to(PACKAGE / part).with_suffix("").parts)
+            stem = re.sub(r"^c(\d+[a-z]?)_", r"\1-", stem)  # c06_attention: ops-06-attention
+            pages.append((f"{part or 'ground'}-{stem}", docstring.split("\n", 1)[0].rstrip("."), path, docstring))
     return pages
 
 
@@ -245,7 +236,7 @@ def sources_of(path: Path) -> str:
     links = []
     for source in filter(chapter_pages().get, contents.read(path).sources):
         page, title = chapter_pages()[source]
-        label = title.partition(": ")[0].partition(". ")[2] if HEADING.match(title) else source.name
+        label = title.partition(": ")[0].partition(". ")[2] if title.startswith("Chapter ") else source.name
         links.append(f"[{label}](/book/{page}.rst)")
     return " · The source: " + ", ".join(links) if links else ""
 

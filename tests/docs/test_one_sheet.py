@@ -34,7 +34,7 @@ def read_sheet() -> dict[str, Part]:
     """The parts between the comment lines; both kinds of lines of a block are one part."""
     columns: dict[str, tuple[list[str], list[str]]] = {}
     name = ""
-    for line in LINES.splitlines():
+    for line in filter(None, LINES.splitlines()):
         if line.startswith("#"):
             name = re.split(r"[,:]", line.removeprefix("#").strip())[0]
             continue
