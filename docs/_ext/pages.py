@@ -44,7 +44,7 @@ LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\
 
 @functools.cache
 def chapters(part: str) -> list[tuple[str, str, Path, str]]:
-    """(page name, title, source file, docstring) of a part's chapters. The names of the files give the reading order."""
+    """(page name, title, source file, docstring) of a part's chapters, in the order of their files."""
     pages = []
     for path in sorted((PACKAGE / part).rglob("*.py") if part else PACKAGE.glob("*.py")):
         docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
