@@ -5,59 +5,18 @@ The copy to another library and back is tested with an artificial library whose 
 """
 
 import contextlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from numpy_attention.gradcheck import GradientError, Report, gradcheck_vjp
+from numpy_attention.gradcheck import GradientError, Report
 from numpy_attention.gradcheck.adapters import (
     check_autograd,
     check_jax,
     check_library,
-    leaves_of,
-    names_of,
-    with_dy,
 )
-
-
-@pytest.mark.slow
-def test_nothing_is_imported_until_it_is_used() -> None:
-    code = (
-        "import sys, numpy_attention.gradcheck.adapters\n"
-        "assert not {'torch', 'jax', 'autograd', 'cupy'} & set(sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_inputs_of_very_different_sizes_need_no_step_size(rng: np.random.Generator) -> None:
-    """No single eps fits inputs of 2e4 and inputs of 1 with a solver that stops at 1e-9.
-
-    Source: https://github.com/pasteurlabs/tesseract-core/issues/740 and 706
-    """
-
-    def solve(drag: np.ndarray, heat: np.ndarray) -> np.ndarray:
-        u = np.zeros_like(heat)
-        for _ in range(200):  # u = cos(u) heat / (1 + drag / 1e4), to a tolerance
-            new = np.cos(u) * heat / (1 + drag / 1e4)
-            if np.max(np.abs(new - u)) < 1e-9:
-                break
-            u = new
-        return u
-
-    def vjp(dy: np.ndarray, drag: np.ndarray, heat: np.ndarray, off: float = 1.0) -> Any:
-        factor = 1 / (1 + drag / 1e4)
-        u = solve(drag, heat)
-        du = dy / (1 + np.sin(u) * heat * factor)
-        return -off * du * np.cos(u) * heat * factor**2 / 1e4, du * np.cos(u) * factor
-
-    inputs = (2e4 * rng.uniform(0.5, 1.5, 4), rng.uniform(0.5, 1.5, 4))
-    assert gradcheck_vjp(solve, vjp, inputs, rtol=1e-6).ok
-    with pytest.raises(GradientError, match="ddrag wrong"):
-        gradcheck_vjp(solve, lambda dy, *inputs: vjp(dy, *inputs, off=1.03), inputs, rtol=1e-6)
 
 
 @pytest.mark.slow
@@ -104,37 +63,6 @@ class TestJax:
         assert report.arguments.keys() == {"p.z.real", "p.z.imag", "scale"}
         assert check_jax(f, given, no_gradient="scale").arguments.keys() == {"p.z.real", "p.z.imag"}
 
-    def test_a_backward_of_the_wrong_form(self, jax: Any) -> None:
-        @jax.custom_vjp
-        def double(x: Any) -> Any:
-            return 2 * x
-
-        double.defvjp(lambda x: (double(x), None), lambda kept, dy: (2 * dy, dy))
-        with pytest.raises(GradientError, match="gradcheck double: the backward raised"):
-            check_jax(double, (np.ones(3),))
-
-    def test_tolerances_that_grow_with_the_size_of_the_outputs(self, jax: Any, rng: np.random.Generator) -> None:
-        """One output that is a sum over 3,000 inputs; and 3,000 outputs, one of them wrong by 1e-5.
-
-        Source: https://github.com/jax-ml/jax/issues/3130
-        """
-
-        def make(off: float) -> Any:
-            @jax.custom_vjp
-            def wave(x: Any) -> Any:
-                return jax.numpy.sin(x)
-
-            wave.defvjp(lambda x: (wave(x), x), lambda x, dy: (dy * jax.numpy.cos(x).at[1234].multiply(1 + off),))
-            return wave
-
-        x = rng.uniform(0.1, 1.0, 3000)
-        assert check_jax(make(0.0), (x,)).ok
-        assert check_jax(lambda x: make(0.0)(x).sum(), (x.astype(np.float32),)).ok
-        with pytest.raises(GradientError) as caught:
-            check_jax(make(1e-5), (x,))
-        assert caught.value.report is not None
-        assert caught.value.report.arguments["x"].worst == (1234,)
-
 
 @pytest.mark.slow
 class TestAutograd:
@@ -155,13 +83,6 @@ class TestAutograd:
     @staticmethod
     def logsumexp(x: np.ndarray) -> np.ndarray:
         return np.log(np.exp(x).sum(-1))
-
-    def test_trees_and_complex_numbers(self, rng: np.random.Generator) -> None:
-        anp = pytest.importorskip("autograd.numpy")
-        z = rng.standard_normal(3) + 1j * rng.standard_normal(3)
-        report = check_autograd(lambda p, s: {"y": p["z"] ** 3 * s, "size": anp.abs(p["z"]), "n": 3}, ({"z": z}, 0.5))
-        assert report.arguments.keys() == {"p.z.real", "p.z.imag", "s"}
-
 
 
 ENTERED: list[str] = []
@@ -240,10 +161,3 @@ def test_an_error_in_the_library_backward_is_reported() -> None:
     with pytest.raises(GradientError, match="gradcheck product: the backward raised RuntimeError: no such thing"):
         check(raises=True)
     assert not ENTERED
-
-
-def test_outputs_with_a_cotangent_and_names() -> None:
-    assert with_dy({"y": A, "n": 3}, {"y": B, "n": None}) == [(A, B)]
-    assert names_of("x") == ["x"]
-    assert names_of(("x", "y")) == ["x", "y"]
-    assert [name for name, _ in leaves_of({"p": {"a": A}, "x": [B]})] == ["p.a", "x[0]"]

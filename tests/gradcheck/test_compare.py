@@ -16,17 +16,6 @@ from numpy_attention.layers import Linear
 from tests.gradcheck.planted import with_mistake
 
 
-def test_missing_batch_sum_by_shape(rng: np.random.Generator) -> None:
-    x, w, b = rng.standard_normal((3, 4)), rng.standard_normal((4, 5)), rng.standard_normal(5)
-
-    def backward(dy: np.ndarray, cache: Any) -> Any:
-        dx, dw, _ = ops.linear_backward(dy, cache)
-        return dx, dw, dy
-
-    with pytest.raises(GradientError, match=r"db has shape \(3, 5\)(.|\n)*sum over the batch axes \(0,\) is missing"):
-        gradcheck(ops.linear, backward, {"x": x, "w": w, "b": b})
-
-
 def test_nan_is_reported_with_its_index(rng: np.random.Generator) -> None:
     x = rng.standard_normal((3, 5))
 
@@ -41,10 +30,7 @@ def test_nan_is_reported_with_its_index(rng: np.random.Generator) -> None:
         gradcheck(ops.softmax, ops.softmax_backward, {"x": x})
 
 
-@pytest.mark.parametrize(("returned", "dtype"), [
-    (np.zeros((3, 5), int), "int64"), (np.ones((3, 5), bool), "bool"), (np.zeros((3, 5), object), "object"),
-    (np.array([["x"] * 5] * 3), "<U1"), ("text", "<U4"), (object(), "object"),
-])
+@pytest.mark.parametrize(("returned", "dtype"), [(np.zeros((3, 5), int), "int64"), ("text", "<U4")])
 def test_a_gradient_without_floats_is_reported_with_its_dtype(
     returned: Any, dtype: str, rng: np.random.Generator
 ) -> None:
@@ -90,54 +76,6 @@ def test_a_parameter_without_a_gradient_is_named(rng: np.random.Generator) -> No
         gradcheck_layer(Forgetful(3, 4, rng, dtype=np.float64), (rng.standard_normal((2, 3)),))
 
 
-def test_an_input_that_is_changed_in_place_is_named(rng: np.random.Generator) -> None:
-    def doubles(x: np.ndarray) -> Any:
-        x *= 2
-        return x.copy(), None
-
-    with pytest.raises(GradientError, match="the input x was changed in place; use a new array"):
-        gradcheck(doubles, lambda dy, cache: 2 * dy, {"x": rng.standard_normal(3)})
-
-
-CUBE = np.array([0.0, 1.0, 2.0])
-
-
-@pytest.mark.parametrize("reference", ["both", "differences"])
-@pytest.mark.parametrize("point", [0.0, 1.0])
-@pytest.mark.parametrize("slope", [1000.0, -0.5])
-def test_a_backward_that_is_wrong_at_exactly_one_point(reference: str, point: float, slope: float) -> None:
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy * np.where(x == point, slope, 3 * x * x)
-
-    with pytest.raises(GradientError, match=rf"dx\[{int(point)}\]"):
-        gradcheck_vjp(lambda x: x**3, vjp, (CUBE,), reference=reference)
-
-
-@pytest.mark.parametrize("reference", ["both", "differences"])
-def test_a_backward_that_is_wrong_where_two_inputs_are_equal(reference: str) -> None:
-    x, y = np.array([0.5, 1.0, 2.0]), np.array([0.5, 3.0, 1.0])
-
-    def vjp(dy: np.ndarray, x: np.ndarray, y: np.ndarray) -> Any:
-        return dy * np.where(x == y, 7.0, y), dy * x
-
-    with pytest.raises(GradientError, match=r"dx\[0\]"):
-        gradcheck_vjp(lambda x, y: x * y, vjp, (x, y), reference=reference)
-
-
-def test_a_solve_with_condition_1e7_is_judged_correctly(rng: np.random.Generator) -> None:
-    scales = np.logspace(0, -7, 5)
-    q, _ = np.linalg.qr(rng.standard_normal((5, 5)))
-    a, b = q * scales @ q.T + 0.0, rng.standard_normal((5, 2))
-
-    def vjp(dy: np.ndarray, a: np.ndarray, b: np.ndarray) -> Any:
-        db = np.linalg.solve(a.T, dy)
-        return -db @ np.linalg.solve(a, b).T, db
-
-    gradcheck_vjp(np.linalg.solve, vjp, (a, b))
-    with pytest.raises(GradientError, match="db"):
-        gradcheck_vjp(np.linalg.solve, lambda dy, a, b: (vjp(dy, a, b)[0], 1.0001 * vjp(dy, a, b)[1]), (a, b))
-
-
 def test_a_derivative_known_to_few_digits_is_not_called_right() -> None:
     """A function with noise in its digits; the noise is equal in every call."""
     x = np.random.default_rng(0).standard_normal(4)
@@ -160,23 +98,6 @@ def test_a_mistake_only_in_float32_is_reported_as_right_in_float64(rng: np.rando
         gradcheck_vjp(np.sin, vjp, (x,))
 
 
-@pytest.mark.slow
-def test_a_function_that_computes_in_float32_inside(rng: np.random.Generator) -> None:
-    x = rng.standard_normal((3, 5))
-
-    def inside(x: np.ndarray) -> np.ndarray:
-        return np.tanh(x.astype(np.float32)).astype(np.float64)
-
-    def out(x: np.ndarray) -> np.ndarray:
-        return np.tanh(x).astype(np.float32)
-
-    for f in (inside, out):
-        for dtype in (np.float64, np.float32):
-            gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x) ** 2)).astype(t), (x,))
-            with pytest.raises(GradientError):
-                gradcheck_vjp(f, lambda dy, x, t=dtype: (dy * (1 - np.tanh(x))).astype(t), (x,))
-
-
 @pytest.mark.parametrize("f", [
     lambda x: np.tanh(x).astype(np.float32), lambda x: np.tanh(x.astype(np.float32)),
     lambda x: np.exp(x.astype(np.float32)).sum(-1),
@@ -188,23 +109,3 @@ def test_float32_inside_a_function_is_known_to_four_digits(f: Any, rng: np.rando
     assert gradcheck_vjp(f, lambda dy, x: spread(dy) * slope(x), (x,)).ok
     with pytest.raises(GradientError, match="dx wrong"):
         gradcheck_vjp(f, lambda dy, x: 1.01 * spread(dy) * slope(x), (x,))
-
-
-@pytest.mark.parametrize("x", [
-    [0.0], [1e-323, 0.5], [1e-310, 1e-310], [-0.56, -6.6e-8, 0.0, 5.7e-3, -3.9e-8], [4.6e-3, 2e-5, 335.0],
-], ids=str)
-def test_elements_of_every_size_are_judged_in_company(x: list[float]) -> None:
-    """With a complex step, and in a buffer of floats without one; each output alone, and all in one sum."""
-    w = np.linspace(1.0, 2.0, 2 * len(x)).reshape(len(x), 2)
-    for mixed in (np.eye(len(x)), w):
-        for kept in (lambda y: y, lambda y: np.array(y.tolist(), dtype=np.float64)):
-            def f(x: np.ndarray, mixed: Any = mixed, kept: Any = kept) -> Any:
-                return kept(x**3 + np.sin(x)) @ mixed
-
-            def vjp(dy: np.ndarray, x: np.ndarray, mixed: Any = mixed) -> Any:
-                return (dy @ mixed.T) * (3 * x * x + np.cos(x))
-
-            assert gradcheck_vjp(f, vjp, (np.array(x),)).ok
-            with pytest.raises(GradientError, match="dx wrong"):
-                gradcheck_vjp(f, lambda dy, x: vjp(dy, x) * (1 + 0.01 * (np.arange(len(x)) == len(x) - 1)),
-                              (np.array(x),))

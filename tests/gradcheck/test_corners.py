@@ -25,22 +25,6 @@ def test_one_of_twelve_softmax_elements_off_by_one_percent(rng: np.random.Genera
         assert report.slope is None or report.slope < 1.5
 
 
-@pytest.mark.parametrize("index", [..., (1, 2)], ids=["every element", "one element"])
-def test_float32_gradients_off_by_a_thousandth(rng: np.random.Generator, index: Any) -> None:
-    x = rng.standard_normal((3, 5)).astype(np.float32)
-    gradcheck(ops.gelu, ops.gelu_backward, {"x": x})
-    _, report = caught(ops.gelu, with_mistake(ops.gelu_backward, times(1.001, index)), {"x": x})
-    assert report.arguments["x"].wrong[1, 2]
-
-
-def test_layer_norm_of_width_two_raises_no_alarm(rng: np.random.Generator) -> None:
-    for dtype in (np.float64, np.float32):
-        for _ in range(4):
-            x, gamma, beta = (rng.standard_normal(shape).astype(dtype) for shape in ((3, 2), 2, 2))
-            x[0] = x[0, 0] + dtype(1e-3) * rng.standard_normal(2).astype(dtype)  # extremely ill-conditioned
-            gradcheck(ops.layer_norm, ops.layer_norm_backward, {"x": x, "gamma": gamma, "beta": beta})
-
-
 def test_an_error_next_to_a_corner_is_found() -> None:
     """A relu that is zero is not a staircase of round-off, however close x is to the corner."""
     x = np.array([[-3e-4, 1.0]])
@@ -55,14 +39,6 @@ def test_a_corner_is_reported_as_a_kink_and_not_as_an_error(rng: np.random.Gener
     report = gradcheck(ops.relu, ops.relu_backward, {"x": x})
     assert np.argwhere(report.arguments["x"].kinks).tolist() == [[1, 2]]
     assert "right; 1 of 12 elements not checked (at a corner); the others: worst" in str(report)
-
-
-def test_a_slope_outside_both_sides_of_a_corner_is_an_error() -> None:
-    with pytest.raises(GradientError):
-        gradcheck(
-            lambda x: (np.maximum(x, 0), x), lambda dy, x: dy * np.where(x == 0, 3.0, x > 0),
-            {"x": np.array([0.0, 1.0, -2.0])}
-        )
 
 
 def test_the_end_of_a_domain_is_not_an_error() -> None:
@@ -80,7 +56,7 @@ def wrong(f: Any, vjp: Any, *inputs: np.ndarray, **options: Any) -> Report:
     return failure.value.report
 
 
-@pytest.mark.parametrize("error", [1e-7, 1e-10, 1e-12])
+@pytest.mark.parametrize("error", [1e-7, 1e-12])
 def test_the_complex_step_finds_errors_that_differences_cannot(error: float, rng: np.random.Generator) -> None:
     x = rng.uniform(0.5, 2.0, (3, 4))
     assert gradcheck_vjp(np.sin, lambda dy, x: dy * np.cos(x), (x,)).error < 1e-14
@@ -137,47 +113,6 @@ def test_a_large_array_is_checked_in_few_calls(rng: np.random.Generator) -> None
     assert report.calls <= 60
     assert "random directions" in str(report)
     assert report.error < 1e-9
-
-
-def largest(x: np.ndarray) -> np.ndarray:
-    return x.max(-1, keepdims=True)
-
-
-def one_of_them(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return dy * (np.arange(x.shape[-1]) == x.argmax(-1)[..., None])
-
-
-def shared(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    tied = x == largest(x)
-    return dy * tied / tied.sum(-1, keepdims=True)
-
-
-def to_each(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return dy * (x == largest(x))
-
-
-@pytest.mark.parametrize("row", [[0.0, 2.0, 2.0], [0.0, 0.0, 0.0, -1.0], [-3e5, -3e5, -4e5], [1e-6, 1e-6, 0.0]])
-def test_gradients_at_a_tie_add_up_to_dy(row: list[float]) -> None:
-    x = np.array([row, np.linspace(-1, 1, len(row))])
-    for right in (one_of_them, shared):
-        assert gradcheck_vjp(largest, right, (x,)).kinks == sum(value == max(row) for value in row)
-    with pytest.raises(GradientError, match="move together, the derivative is") as failure:
-        gradcheck_vjp(largest, to_each, (x,))
-    assert "give dy to one of them, or share dy" in str(failure.value)
-
-
-def test_the_median_of_three_equal_numbers() -> None:
-    x = np.array([0.0, -1.0, 0.0, 2.0, 0.0])
-
-    def median(x: np.ndarray) -> np.ndarray:
-        return np.sort(x)[2:3]
-
-    def vjp(dy: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return dy * (np.arange(5) == np.argsort(x, kind="stable")[2])
-
-    assert gradcheck_vjp(median, vjp, (x,)).ok
-    with pytest.raises(GradientError):
-        gradcheck_vjp(median, lambda dy, x: dy * (np.arange(5) == 3), (x,))
 
 
 def test_a_smooth_point_is_not_called_a_corner() -> None:

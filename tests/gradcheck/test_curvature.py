@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp, hvp, hvp_layer, hvp_vjp
 from numpy_attention.gradcheck.curvature import hessian_times
@@ -101,15 +100,6 @@ def test_hvp_does_not_change_a_model_and_returns_float64(dtype: Any, rng: np.ran
     assert {one.dtype for one in moved.values()} == {np.dtype(np.float64)}
     assert any(np.any(one) for one in moved.values())
     assert all(np.array_equal(p, before[name]) and p.dtype == dtype for name, p in model.parameters().items())
-
-
-def test_dropout_draws_one_mask_for_every_direction(rng: np.random.Generator) -> None:
-    layer = na.FeedForward(3, 4, rng, "gelu", dropout=0.5, dtype=np.float64)
-    x, dy = rng.standard_normal((2, 5, 3))
-    v = {"x": rng.standard_normal((5, 3))}
-    first, again = (hvp_layer(layer, {"x": x}, v, dy=dy, rng=np.random.default_rng(2)) for _ in range(2))
-    assert all(np.array_equal(first[name], again[name]) for name in first)
-    assert not np.array_equal(first["w_1"], hvp_layer(layer, {"x": x}, v, dy=dy)["w_1"])
 
 
 def test_a_direction_that_does_not_fit_is_refused(rng: np.random.Generator) -> None:

@@ -30,19 +30,6 @@ def gate_back(
     return to_x(dz @ w.T, dh @ u.T), x.T @ dz, x.T @ dh
 
 
-def attended(q: Array, k: Array, v: Array) -> Array:
-    e = np.exp(q @ k.T)
-    return np.asarray(np.einsum("ij,jd->id", e / e.sum(-1, keepdims=True), v))
-
-
-def attended_back(g: Array, q: Array, k: Array, v: Array, reverse: bool = False) -> tuple[Array, Array, Array]:
-    e = np.exp(q @ k.T)
-    p = e / e.sum(-1, keepdims=True)
-    dp = g @ (v[::-1] if reverse else v).T
-    ds = p * (dp - (0 if not reverse else 1) * (dp * p).sum(-1, keepdims=True))
-    return ds @ k, ds.T @ q, p.T @ g
-
-
 def recurrent(x: Array, a: Array) -> Array:
     h = np.zeros_like(x[0])
     for one in x:
@@ -62,32 +49,9 @@ def recurrent_back(g: Array, x: Array, a: Array) -> tuple[Array, Array]:
     return dx, da
 
 
-def series(x: Array, a: Array) -> Array:
-    y = np.zeros_like(x[0])
-    for one in x:
-        y = y + np.sin(a * one)
-    return y
-
-
-def series_back(g: Array, x: Array, a: Array) -> tuple[Array, Array]:
-    return g * a * np.cos(a * x), g * x[0] * np.cos(a * x[0])
-
-
-def gathered(x: Array, ids: Array) -> Array:
-    return np.asarray(np.sin(x)[ids] ** 3)
-
-
-def gathered_back(g: Array, x: Array, ids: Array) -> tuple[Array, None]:
-    d = np.zeros_like(x)
-    d[ids] += 3 * g * np.sin(x)[ids] ** 2
-    return d * np.cos(x), None
-
-
 RNG = np.random.default_rng(3)
 X, W, U = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 5)), RNG.standard_normal((4, 5))
-Q, K, V = RNG.standard_normal((3, 2)), RNG.standard_normal((4, 2)), RNG.standard_normal((4, 5))
 SERIES, A = RNG.standard_normal((4, 3)), RNG.uniform(0.5, 1, 3)
-IDS = np.array([0, 2, 2, 5, 0])
 
 
 @pytest.mark.parametrize(("said", "f", "vjp", "inputs"), [
@@ -101,16 +65,8 @@ IDS = np.array([0, 2, 2, 5, 0])
      gate, lambda *a: gate_back(*a, of_h=lambda h: h * (1 - h)), (X, W, U)),
     ("dx and dw: in `1 / (1 + np.exp(-(x @ w)))`, the derivative is wrong: 1 - y**2 (of a tanh)",
      gate, lambda *a: gate_back(*a, of_z=lambda z: 1 - z * z), (X, W, U)),
-    ("dq and dk: in `e / e.sum(-1, keepdims=True)`, the path through `e.sum(-1, keepdims=True)` is missing",
-     attended, attended_back, (Q, K, V)),
-    ('dq and dk: in `np.einsum("ij,jd->id", e / e.sum(-1, keepdims=True), v)`, the backward uses `v` reversed',
-     attended, lambda *a: attended_back(*a, reverse=True), (Q, K, V)),
-    ("da: in `y + np.sin(a * one)`, the path through `np.sin(a * one)` counts only the first time that this line runs",
-     series, series_back, (SERIES, A)),
     ("da: in `a * h`, the backward uses `a * h + one` in place of `h`",
      recurrent, recurrent_back, (SERIES, A)),
-    ("dx: in `np.sin(x)[ids]`, the path through `np.sin(x)` keeps only the last of several terms",
-     gathered, gathered_back, (RNG.standard_normal(6), IDS)),
 ], ids=itertools.count())
 def test_step_is_quoted(said: str, f: Vjp, vjp: Vjp, inputs: tuple[Array, ...]) -> None:
     assert said in re.sub(r" \(line \d+\)", "", diagnosis_of(f, vjp, *inputs))
@@ -121,23 +77,3 @@ def test_line_of_the_step_is_named() -> None:
     line = first + next(i for i, one in enumerate(lines) if "z * h" in one)
     said = diagnosis_of(gate, lambda *a: gate_back(*a, to_x=lambda first, second: second), X, W, U)
     assert f"in `z * h` (line {line}), the path through `z` is missing" in said
-
-
-def rms(x: Array) -> Array:
-    return np.asarray(x / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6))
-
-
-def rms_back(g: Array, x: Array) -> Array:
-    r = 1 / np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
-    return np.asarray(r * (g - x * r * r * (g * x).mean(-1, keepdims=True)))
-
-
-def test_a_residual_path_that_is_left_out(rng: np.random.Generator) -> None:
-    def back(g: Array, x: Array, W: Array) -> Any:
-        h = np.tanh(x @ W)
-        d = rms_back(g, x + h) * (1 - h * h)
-        return d @ W.T, x.T @ d
-
-    x, W = rng.standard_normal((6, 4)), rng.standard_normal((4, 4))
-    text = diagnosis_of(lambda x, W: rms(x + np.tanh(x @ W)), back, x, W)
-    assert "the path through `x` is missing" in text

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention import ops
-from numpy_attention.gradcheck import GradientError, Report, gradcheck, gradcheck_vjp
-from numpy_attention.gradcheck.report import ArgumentReport
+from numpy_attention.gradcheck import GradientError, gradcheck, gradcheck_vjp
 from tests.gradcheck.planted import caught, times, with_mistake
 
 
@@ -39,16 +38,6 @@ def test_a_report_shows_the_worst_element_and_right_gradients(rng: np.random.Gen
     assert report.error == pytest.approx(2 * abs(wrong.numeric[2, 1]) / wrong.size)
 
 
-def test_a_report_names_all_wrong_arguments_and_shows_six(rng: np.random.Generator) -> None:
-    names = [f"x{i}" for i in range(9)]
-    message, _ = caught(
-        lambda **x: (sum(x.values()), None), lambda dy, cache: (2 * dy,) * 9,
-        {name: rng.standard_normal(3) for name in names},
-    )
-    assert "dx6, dx7, dx8 wrong" in message
-    assert message.count("elements wrong") == 6
-
-
 def test_the_first_line_counts_the_elements_that_could_not_be_checked() -> None:
     report = gradcheck(ops.relu, ops.relu_backward, {"x": np.array([0.0, 1.0])})
     assert str(report).startswith("gradcheck relu: right; 1 of 2 elements not checked (at a corner); the others: worst")
@@ -58,15 +47,6 @@ def test_the_first_line_counts_the_elements_that_could_not_be_checked() -> None:
     )
     assert "gradcheck <lambda>: dw wrong" in message
     assert "1 of 4 elements not checked (at a corner)" in message
-
-
-def test_elements_at_the_end_of_the_domain_are_counted_with_their_reason() -> None:
-    found = ArgumentReport.unseen("x", np.ones(6))
-    found.ends[:2] = True
-    report = Report("f", {"x": found.shaped((2, 3))}, seed=0, calls=1)
-    assert report.verdict().startswith("right; 2 of 6 elements not checked (at the end of the domain); the others:")
-    found.kinks[1, 2] = True
-    assert "3 of 6 elements not checked (at a corner or at the end of the domain)" in str(report)
 
 
 @pytest.mark.parametrize("wrong", [times(1 + 1e-7), times(1 + 1e-6, (0, 1))], ids=["one factor", "one element"])

@@ -11,7 +11,6 @@ import pytest
 
 from numpy_attention.gradcheck import GradientError, gradcheck_vjp
 from numpy_attention.gradcheck.spec import (
-    FEW,
     NUMBERS,
     DrawnInputs,
     draw_example,
@@ -62,13 +61,6 @@ class TestKinds:
             assert (np.linalg.eigvalsh(a.astype(np.float64)) > 0).all()
 
 
-def test_empty_arrays_and_scalars_are_drawn(rng: np.random.Generator) -> None:
-    for kind in NUMBERS:
-        shape = (0, 2, 2) if kind in SHAPES else (0, 3)
-        assert draw_numbers(kind, shape, rng, np.float64, special=True).shape == shape
-    assert draw_numbers("float", (), rng, np.float64, special=True).shape == ()
-
-
 ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask: bool B 1 T_q T_k; H = G*H_kv"
 
 
@@ -115,11 +107,8 @@ def test_ids_are_below_their_limit_and_repeat(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize(("text", "quoted"), [
-    ("", "no arguments"), ("x B T", "x B T"), ("x: B, x: T", "x appears twice"), ("x: B-1", "'B-1'"),
-    ("x: 2+B-1", "'2+B-1'"), ("x: ... ...", "'...' twice"), ("x: B; H", "'H'"), ("x: H; H = G-1", "H = G-1"),
-    ("ids: int B T", "int<V>"),
-    ("a: spd n", "one size twice"), ("a: spd B n m", "one size twice"), ("a: orthogonal ... n", "one size twice"),
-    ("p: simplex", "a size last"), ("p: unit ...", "a size last"),
+    ("x B T", "x B T"), ("x: B, x: T", "x appears twice"), ("x: B-1", "'B-1'"), ("x: ... ...", "'...' twice"),
+    ("x: B; H", "'H'"), ("ids: int B T", "int<V>"), ("a: spd B n m", "one size twice"), ("p: simplex", "a size last"),
 ])
 def test_a_mistake_in_a_spec_is_quoted(text: str, quoted: str) -> None:
     with pytest.raises(ValueError, match="spec: ") as error:
@@ -128,23 +117,14 @@ def test_a_mistake_in_a_spec_is_quoted(text: str, quoted: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "meant"), [
-    ("x: poistive d", "did you mean positive?"), ("x: positve", "did you mean positive?"),
-    ("a: sdp n n, b: simplx n", "did you mean simplex?"), ("m: bools T T", "did you mean bool?"),
-    ("x: gaussian d", "The kinds are float, positive"), ("x: rows cols", "'float rows cols'"),
+    ("x: poistive d", "did you mean positive?"), ("x: gaussian d", "The kinds are float, positive"),
+    ("x: rows cols", "'float rows cols'"),
 ])
 def test_a_misspelt_kind_is_not_a_size(text: str, meant: str) -> None:
     with pytest.raises(ValueError, match="is not a kind") as error:
         parse(text)
     assert meant in str(error.value)
     assert "int<limit>" in str(error.value)
-
-
-@pytest.mark.parametrize(("text", "names"), [
-    ("x: float batch time d", ("batch", "time", "d")), ("w: in out", ("in", "out")), ("x: B batch", ("B", "batch")),
-    ("x: seq d, y: n_heads d", ("seq", "d", "n_heads")), ("b: width, m: bool width", ("width",)),
-])
-def test_names_of_sizes_are_not_kinds(text: str, names: tuple[str, ...]) -> None:
-    assert parse(text).size_names == names
 
 
 CROSS_ATTENTION = "q: B H T_q d_k, k: B H_kv T_k d_k, v: B H_kv T_k d_v, mask?: bool T_q T_k; H = G*H_kv"
@@ -155,15 +135,6 @@ def test_a_seed_repeats_its_example() -> None:
     assert first.sizes == second.sizes
     assert all(np.array_equal(first[name], second[name]) for name in first if first[name] is not None)
     assert other.sizes != first.sizes or not np.array_equal(other["q"], first["q"])
-
-
-def test_sizes_differ_and_arrays_stay_small() -> None:
-    for seed in range(40):
-        drawn = draw_example(CROSS_ATTENTION, seed)
-        assert len(set(drawn.sizes.values())) == len(drawn.sizes)
-        assert drawn["q"].shape[1] == drawn.sizes["G"] * drawn["k"].shape[1]
-        assert draw_example(CROSS_ATTENTION, seed, at_least={"T_q": 9})["q"].shape[2] >= 9
-    assert all(sum(x.size for x in draw_example("x: A B C, y: C D", seed).values()) <= FEW for seed in range(40))
 
 
 def test_an_example_prints_its_sizes_and_seed() -> None:
@@ -184,33 +155,14 @@ def size(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt((x * x).mean(-1)))
 
 
-def like_the_one_before(x: np.ndarray) -> np.ndarray:
-    same = np.zeros(x.shape, dtype=bool)
-    same[..., 1:] = x[..., 1:] == x[..., :-1]
-    return same
-
-
-def at_the_top(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x == x.max(-1, keepdims=True))
-
-
 # Places at which the derivative of x + x^3 is wrong by 0.1.
 PLANTED: dict[str, Place] = {
     "at zero": lambda x: x == 0,
     "at minus zero": lambda x: (x == 0) & np.signbit(x),
     "at one": lambda x: x == 1,
-    "at minus one": lambda x: x == -1,
-    "at whole numbers": lambda x: (x == np.round(x)) & (x != 0),
-    "beyond three": lambda x: np.abs(x) > 3,
     "beyond minus ten": lambda x: x < -10,
     "near zero": lambda x: (np.abs(x) < 1e-4) & (x != 0),
-    "in large rows": rows(lambda x: size(x) > 8),
-    "in small rows": rows(lambda x: (size(x) < 1e-2) & (size(x) > 0)),
-    "at a tie at the top": lambda x: at_the_top(x) & (at_the_top(x).sum(-1, keepdims=True) > 1),
-    "at equal neighbours": like_the_one_before,
-    "in rows all alike": rows(lambda x: (x == x[..., :1]).all(-1) & (x.shape[-1] > 1)),
-    "in rows of zeros": rows(lambda x: (x == 0).all(-1)),
-    "where all is negative": lambda x: np.full(x.shape, (x < 0).all() & (x.size > 2)),
+    "at a tie": lambda x: (x[..., None] == x[..., None, :]).sum(-1) > 1,
 }
 
 

@@ -34,31 +34,6 @@ def test_an_optional_argument_is_sometimes_absent() -> None:
     assert seen == {True, False}
 
 
-def seen_by(**options: Any) -> list[DrawnInputs]:
-    """All values that a function returns for 100 examples."""
-    seen: list[DrawnInputs] = []
-
-    @settings(max_examples=100, database=None, derandomize=True)
-    @given(inputs("x: B d, y: B d", **options))
-    def look(drawn: DrawnInputs) -> None:
-        seen.append(drawn)
-
-    look()
-    return seen
-
-
-@pytest.mark.slow
-def test_special_values_can_be_switched_off() -> None:
-    x = np.concatenate([drawn["x"].ravel() for drawn in seen_by()])
-    assert {0.0, 1.0, -1.0} <= set(x.tolist())
-    assert np.signbit(x[x == 0]).any()
-    assert np.abs(x).max() > 10
-    assert any((drawn["x"] == drawn["y"]).any() for drawn in seen_by())
-    usual = np.concatenate([drawn["x"].ravel() for drawn in seen_by(special=False)])
-    assert not {0.0, 1.0, -1.0} & set(usual.tolist())
-    assert np.abs(usual).max() < 6
-
-
 def first_failure(vjp: Any) -> DrawnInputs:
     failed: list[DrawnInputs] = []
 
@@ -85,25 +60,6 @@ def test_a_failure_has_special_values_only_if_necessary() -> None:
     needless = first_failure(lambda dy, x: dy * (1 + 2 * x * x))
     assert not needless.special
     assert np.array_equal(draw_inputs(needless.spec, needless.sizes, needless.seed)["x"], needless["x"])
-
-
-def my_norm(x: np.ndarray, gamma: np.ndarray) -> Any:
-    size = np.sqrt((x * x).mean(-1, keepdims=True) + 1e-6)
-    return x / size * gamma, (x, size, gamma)
-
-
-def my_norm_backward(dy: np.ndarray, cache: Any) -> Any:
-    x, size, gamma = cache
-    x_hat = x / size
-    d = dy * gamma
-    dx = (d - x_hat * (d * x_hat).mean(-1, keepdims=True)) / size
-    return dx, (dy * x_hat).reshape(-1, x.shape[-1]).sum(0)
-
-
-@settings(max_examples=10)
-@given(inputs("x: ... d, gamma: d"))
-def test_the_example_of_the_docstring(drawn: DrawnInputs) -> None:
-    gradcheck(my_norm, my_norm_backward, {"x": drawn["x"], "gamma": drawn["gamma"]})
 
 
 @pytest.mark.slow

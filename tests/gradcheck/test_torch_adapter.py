@@ -89,17 +89,3 @@ def test_complex_tensors_and_trees(torch: Any) -> None:
     z = torch.randn(4, dtype=torch.complex128)
     report = check_torch(lambda p: {"y": p["z"] ** 3 * p["z"].conj(), "n": 3}, ({"z": z, "ids": torch.arange(3)},))
     assert report.arguments.keys() == {"p.z.real", "p.z.imag"}
-
-
-def test_a_gradient_of_the_wrong_shape_is_reported(torch: Any) -> None:
-    class WrongShape(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return 2 * x
-
-        @staticmethod
-        def backward(ctx: Any, dy: Any) -> Any:
-            return dy.sum(0)
-
-    with pytest.raises(GradientError, match=r"WrongShape: the backward raised RuntimeError: .*invalid gradient"):
-        check_torch(WrongShape, (torch.ones(3, 2),))

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tokenizers
 
 from numpy_attention.errors import InputError
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
-from numpy_attention.pretrained.c35_tokenizer import Tokenizer
 from numpy_attention.pretrained.c35a_chat import Chat
 from numpy_attention.pretrained.c35b_conversation import Conversation
 from numpy_attention.pretrained.c36_load import load_pretrained
@@ -58,18 +56,6 @@ def test_turns_with_kv_cache_equal_one_forward_over_the_whole_conversation(begin
     assert words.count("<|im_end|>\n<|im_start|>assistant\n") == 3
 
 
-def test_the_system_message_of_gemma_stands_before_the_first_question_only(begin: Callable[..., Conversation]) -> None:
-    renamed = begin().chat.tokenizer.tokenizer.to_str().replace("<|im_start|>", "<start_of_turn>")
-    renamed = renamed.replace("<|im_end|>", "<end_of_turn>")
-    tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(renamed), template="<start_of_turn>")
-    one = Conversation(begin().model, Chat(tokenizer, "in 12 words"), temperature=0.0)
-    for text in ("the user", "or"):
-        assert len(list(one.answer(text, 3))) == 3
-    words = tokenizer.tokenizer.decode(one.ids, skip_special_tokens=False)
-    assert words.startswith("<start_of_turn>user\nin 12 words\n\nthe user<end_of_turn>\n<start_of_turn>model\n")
-    assert "<end_of_turn>\n<start_of_turn>user\nor<end_of_turn>\n<start_of_turn>model\n" in words
-
-
 def test_a_turn_runs_only_its_new_tokens(begin: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch) -> None:
     one = begin()
     list(one.answer("the user", 6))
@@ -110,19 +96,6 @@ def test_an_interrupted_forward_leaves_a_kv_cache_that_fits(
     message = list(one.answer("12", 6))
     assert fresh_logits(one, one.ids)[-7:-1].argmax(axis=-1).tolist() == message
     assert_stored_fits(one)
-
-
-def test_the_end_token_ends_the_answer_and_appears_once(begin: Callable[..., Conversation]) -> None:
-    one, other = begin(), begin()
-    message = list(one.answer("the user", 6))
-    stop = next(i for i in message[1:] if i != message[0])
-    other.chat.stop = frozenset({stop})
-    assert list(other.answer("the user", 6)) == message[: message.index(stop)]
-    other.chat.stop = frozenset()
-    list(other.answer("or", 2))
-    end = other.chat.tokenizer.id_of("<|im_end|>")
-    assert other.ids.count(end) == 4  # after the system message, two turns of the user, and the first answer
-    assert_stored_fits(other)
 
 
 def test_a_full_context_ends_the_answer_and_refuses_the_next_text(begin: Callable[..., Conversation]) -> None:

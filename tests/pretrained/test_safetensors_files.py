@@ -13,7 +13,6 @@ import numpy_attention as na
 from numpy_attention.errors import InputError
 from tests.models.gradients import randomized
 from tests.models.twin_cases import CLASSES, MODELS, make
-from tests.pretrained.absent import without
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -80,17 +79,6 @@ def test_error_lists_all_differences_and_the_model_is_unchanged(tmp_path):
         np.testing.assert_array_equal(p, before[name])
 
 
-@pytest.mark.parametrize(
-    "about",
-    ['{"model": {}}', '{"class": "Llama", "model": {}}', '{"class": "GPT", "model": {"d_model": 1000000000}}'],
-)
-def test_refuses_a_wrong_description_of_the_model(tmp_path, about):
-    path = tmp_path / "model.safetensors"
-    safetensors.numpy.save_file({"w": np.ones(3)}, path, metadata={"numpy_attention": about})
-    with pytest.raises(InputError, match="its description of the model is wrong"):
-        na.import_safetensors(path)
-
-
 ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0, positions="learned")
 
 
@@ -122,14 +110,6 @@ def test_low_rank_changes_are_saved_alone_and_loaded_into_their_model(kind, alph
     np.testing.assert_array_equal(base.forward(ids)[0], changed.forward(ids)[0])
 
 
-def test_refuses_low_rank_changes_without_a_model(rng, tmp_path):
-    _, changed = tuned("gpt", rng)
-    path = tmp_path / "adapter.safetensors"
-    na.export_safetensors(changed, path)
-    with pytest.raises(InputError, match="only low-rank changes; load the model they belong to, and give it as"):
-        na.import_safetensors(path)
-
-
 def test_refuses_low_rank_changes_of_another_model_and_leaves_this_one_unchanged(rng, tmp_path):
     base, changed = tuned("gpt", rng)
     path = tmp_path / "adapter.safetensors"
@@ -148,38 +128,6 @@ def test_refuses_low_rank_changes_of_another_model_and_leaves_this_one_unchanged
             np.testing.assert_array_equal(p, before[name])
     with pytest.raises(InputError, match="without such changes"):
         na.import_safetensors(path, into=changed)
-
-
-@pytest.mark.parametrize("low_rank", [None, {}, {"rank": 0, "alpha": 6.0}, {"rank": 4, "alpha": 6.0}], ids=str)
-def test_refuses_low_rank_changes_with_a_wrong_description_in_one_line(low_rank, rng, tmp_path):
-    base, changed = tuned("gpt", rng)
-    path = tmp_path / "adapter.safetensors"
-    na.export_safetensors(changed, path)
-    with safetensors.safe_open(path, framework="numpy") as file:
-        about = json.loads(file.metadata()["numpy_attention"]) | {"low_rank": low_rank}
-    safetensors.numpy.save_file(changed.parameters(), path, metadata={"numpy_attention": json.dumps(about)})
-    with pytest.raises(InputError, match=r"its description of the model is wrong|expected float64") as caught:
-        na.import_safetensors(path, into=base)
-    assert "\n" not in str(caught.value)
-
-
-def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
-    base, changed = tuned("gpt", rng)
-    changed.unfreeze()
-    with pytest.raises(ValueError, match=r"blocks\.0\.norm_1\.gamma also learns .*call merge_low_rank first"):
-        na.export_safetensors(changed, tmp_path / "more.safetensors")
-    count = len(base.parameters())
-    base.freeze()
-    with pytest.raises(ValueError, match=f"{count} arrays are frozen and would be left out; call unfreeze first"):
-        na.export_safetensors(base, tmp_path / "less.safetensors")
-    assert not list(tmp_path.iterdir())
-
-
-def test_error_without_the_package_says_what_to_install(tmp_path, monkeypatch):
-    model, _ = make("gpt")
-    without(monkeypatch, "safetensors")
-    with pytest.raises(InputError, match="pip install safetensors"):
-        na.export_safetensors(model, tmp_path / "model.safetensors")
 
 
 @pytest.mark.parametrize("low_rank", [False, True])

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from numpy_attention import inside
-from numpy_attention.app.tasks import TASKS, make_task
+from numpy_attention.app.tasks import TASKS
 from numpy_attention.pretrained.shipped import FOLDER, INDUCTION, shipped, shipped_induction
 from numpy_attention.training.c27_data import consecutive_blocks, default_text, split_text
-from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.log import read_log
 from numpy_attention.training.restore import load_run
@@ -83,14 +82,6 @@ def test_induction_is_the_default_run_of_its_task_and_small() -> None:
 
 def test_log_of_induction_shows_the_sudden_fall_and_the_two_kinds_of_heads() -> None:
     check_description(shipped_induction()[1])
-
-
-def test_figures_of_induction_equal_those_in_its_log() -> None:
-    model, log = shipped_induction()
-    with Workers(1) as workers:
-        figures = make_task(load_run(INDUCTION)[0]).evaluate(model, workers)
-    for name, value in figures.items():
-        assert abs(value - log[-1][name]) < 0.02, name
 
 
 def test_induction_model_continues_any_repeated_sequence(rng: np.random.Generator) -> None:

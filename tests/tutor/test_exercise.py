@@ -9,7 +9,7 @@ import pytest
 
 from numpy_attention.tutor.catalogue import EXERCISES, ours
 from numpy_attention.tutor.compare import same
-from numpy_attention.tutor.exercise import Questions, Quiz, difference, peak_memory
+from numpy_attention.tutor.exercise import Questions, Quiz, difference
 from numpy_attention.tutor.grading import grade_module
 
 FILES = Path(__file__).parents[2] / "tutorials" / "exercises"
@@ -27,11 +27,6 @@ def ask(rng: np.random.Generator) -> Questions:
 QUIZ = Quiz(ask, ("y", "n"), right=halves)
 
 
-def test_right_answer_passes_the_quiz() -> None:
-    for trial in QUIZ.trials.values():
-        trial(halves, 0)
-
-
 def test_wrong_answer_shows_numbers_and_fails_only_its_question() -> None:
     assert list(QUIZ.trials) == ["zeros", "random numbers"]
     QUIZ.check_answer("zeros", lambda x: (x, len(x)), 0)
@@ -43,12 +38,6 @@ def test_wrong_answer_shows_numbers_and_fails_only_its_question() -> None:
         "  x = [ 0.1257, -0.1321,  0.6404]", "  yours: [ 0.1257, -0.1321,  0.6404], 3",
         "  right: [ 0.0629, -0.0661,  0.3202], 3",
     ]
-
-
-def test_wrong_dtype_is_reported_without_numbers() -> None:
-    with pytest.raises(AssertionError) as failure:
-        QUIZ.check_answer("zeros", lambda x: (x.astype(np.float32), len(x)), 0)
-    assert str(failure.value) == "y must have dtype float64, but has float32"
 
 
 def test_changed_arguments_are_reported() -> None:
@@ -63,45 +52,13 @@ def test_changed_arguments_are_reported() -> None:
 @pytest.mark.parametrize(("answer", "expected", "message"), [
     (None, 3, "is None; does the function end with `return"),
     (np.zeros(2), (np.zeros(2), 1), "must be a tuple of 2, got ndarray"),
-    ((1,), (1, 2), "must have 2 elements, but has 1"),
     ([(1, 3)], [(1, 2)], "number 1 of number 0 of x is 3, but must be 2"),
-    ({"w": np.zeros(1)}, {"w": np.zeros(1), "b": np.zeros(1)}, "must be a dict with w, b"),
     ({"w": np.ones(1)}, {"w": np.zeros(1)}, "w at [0] is 1, but must be 0"),
-    (1.0, 1, "must be an int, got float"),
-    (True, 1, "must be an int, got bool"),
-    (2.0, np.zeros(2), "must be an array of shape (2,), got float"),
     (np.zeros((1, 2)), np.zeros(2), "must have shape (2,), but has (1, 2)"),
-    (np.zeros(2, np.float32), np.zeros(2), "must have dtype float64, but has float32"),
     (np.zeros(2), np.zeros(2, np.float32), "must have dtype float32, but has float64\nnp.zeros returns float64: use"),
-    (np.array([np.nan]), np.zeros(1), "x at [0] is nan, but must be 0"),
-    (np.int64(2), 3, "is 2, but must be 3"),
 ])
 def test_difference_describes_the_wrong_part(answer: Any, expected: Any, message: str) -> None:
     assert message in difference(answer, expected, "x")
-
-
-def test_difference_of_equal_answers_is_empty() -> None:
-    right = ([1, 2], (np.arange(3.0), {"w": np.ones((2, 1))}), np.int64(3))
-    assert difference(right, ([1, 2], (np.arange(3.0) + 1e-12, {"w": np.ones((2, 1))}), 3)) == ""
-    assert difference([(1, 2)], [[1, 2]]) == "", "a pair may be a list"
-
-
-def test_peak_memory_is_the_size_of_the_largest_array() -> None:
-    def sum_of_ones(n: int) -> float:
-        return float(np.ones(n).sum())
-
-    peaks = [peak_memory(sum_of_ones, n) for n in (10_000, 100_000)]
-    assert peaks[0] > 80_000
-    assert 5 < peaks[1] / peaks[0] < 15
-
-
-def test_needed_names_are_ops_with_backwards_and_classes() -> None:
-    assert EXERCISES["heads"].needed == dict.fromkeys(
-        ("split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward"), "function"
-    )
-    assert EXERCISES["adam"].needed == {"Adam": "class"}
-    assert EXERCISES["causal_mask"].needed["causal_mask"] == "function"
-    assert EXERCISES["multi_head_attention"].needed == {"MultiHeadAttention": "class"}
 
 
 @pytest.mark.slow
@@ -118,20 +75,6 @@ def test_every_exercise_has_a_file_and_every_file_is_an_exercise() -> None:
         text = (FILES / f"{name}.py").read_text("utf-8")
         assert "raise NotImplementedError" in text
         assert f"python -m numpy_attention grade tutorials/exercises/{name}.py --hint 1" in text
-
-
-def test_mistakes_of_missing_options_are_left_out() -> None:
-    names = {mistake.name for mistake in EXERCISES["attention"].mistakes}
-    assert "scale_left_out" in names
-    assert "dv_before_dropout" not in names
-    assert "dv_before_dropout" in {mistake.name for mistake in EXERCISES["attention_options"].mistakes}
-
-
-def test_answers_list_functions_that_are_not_allowed() -> None:
-    assert EXERCISES["softmax"].answers == []
-    assert EXERCISES["rotary"].answers == ["rotary", "rotate"]
-    assert EXERCISES["adam"].answers == ["Adam"]
-    assert "scaled_dot_product_attention" in EXERCISES["attention_forward"].answers
 
 
 QUIZZES = {

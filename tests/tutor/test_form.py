@@ -20,12 +20,6 @@ from tests.tutor.hand_in import tutor_text
         "the sum over the batch axes"
     ),
     ("return (dy @ w.T).tolist(), w, dy", "dx must be an array of shape"),
-    ("return (dy @ w.T).astype(int), w, dy", "dx must have a float dtype, got int64"),
-    ("return dy[99], w, dy", "stopped with IndexError"),
-    (
-        "return dy @ w.T, (x[..., None] @ dy[..., None, :]).sum(tuple(range(dy.ndim - 1))), dy.sum()",
-        "db must be an array of shape (2,), got a single number"
-    ),
     (
         "rows = dy.reshape(-1, w.shape[1])\n    return rows @ w.T, x.reshape(-1, w.shape[0]).T @ rows, rows.sum(0)",
         "the right number of elements: a reshape is missing"
@@ -45,11 +39,8 @@ def test_wrong_number_shape_or_dtype_is_explained(tmp_path: Path, backward: str,
 
 @pytest.mark.parametrize(("wrong", "words"), [
     (lambda dx, grads: dx, "returned ndarray, expected a tuple: dx, grads"),
-    (lambda dx, grads: (dx, grads, dx), "returned 3 values"),
-    (lambda dx, grads: (dx, list(grads)), "must be the dict grads, got list"),
     (lambda dx, grads: (dx, {"w_q": grads["w_q"]}), "no gradient for the parameter w_k, w_o, w_v"),
     (lambda dx, grads: (dx, {**grads, "w": dx}), "grads contains w, but no parameter has this name"),
-    (lambda dx, grads: (dx, {**grads, "w_q": grads["w_q"][0]}), "grads['w_q'] must have the shape of its argument"),
 ])
 def test_wrong_results_of_a_layer_are_explained(wrong: Any, words: str) -> None:
     class Theirs(layers.MultiHeadAttention):

@@ -12,12 +12,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("other_process")]
 
 @pytest.mark.parametrize("after", [
     "from numpy_attention import softmax, softmax_backward",
-    "import functools, numpy_attention as na\nsoftmax_backward = functools.partial(na.softmax_backward)",
     ("from numpy_attention import softmax, softmax_backward as theirs\n"
     "def softmax_backward(dy, cache): return theirs(dy, cache)"),
     ("import numpy_attention as na\nsoftmax = na.softmax\n"
     "softmax_backward = lambda dy, cache: list(map(na.softmax_backward, [dy], [cache]))[0]"),
-], ids=["import", "partial", "call", "map"])
+], ids=["import", "call", "map"])
 def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
     code, output = grade(tmp_path, "softmax", after=after)
     assert code == 1
@@ -26,14 +25,8 @@ def test_refuses_backward_of_the_package(tmp_path: Path, after: str) -> None:
 
 @pytest.mark.parametrize(("name", "after", "words"), [
     ("multi_head_attention", "from numpy_attention.layers import MultiHeadAttention", "MultiHeadAttention.backward"),
-    ("low_rank", "from numpy_attention import LowRank as Theirs\nclass LowRank(Theirs): pass", "LowRank.backward of"),
     ("adam", "from numpy_attention import Adam", "Adam.step of the package"),
-    ("rotary", "from numpy_attention import rotary", "rotary of the package is not your own answer"),
     ("causal_mask", "from numpy_attention import causal_mask", "causal_mask of the package"),
-    ("byte_pairs", (
-        "from numpy_attention.training import c27a_byte_pairs as byte_pairs\ndef learn_merges(ids, n):\n"
-        "    return byte_pairs.learn_merges({bytes(ids).decode(): 1}, 256 + n)"
-    ), "learn_merges of the package is not your own answer"),
 ])
 def test_refuses_layers_optimizers_and_functions(tmp_path: Path, name: str, after: str, words: str) -> None:
     code, output = grade(tmp_path, name, after=after)

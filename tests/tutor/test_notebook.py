@@ -65,24 +65,6 @@ def test_hint_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
     assert 'A hint: na.grade("softmax", hint=1)' in text
 
 
-def test_printed_text_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _, text = graded("print('here', dy.shape); return dy, dy", capsys)
-    assert "\n\n  Your code printed:\n    here (2,)\n" in text
-
-
-def test_single_backward_may_have_any_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert na.grade("gelu", lambda dy, cache: dy).of == 4
-    assert "gelu_backward, solution=True" not in capsys.readouterr().out
-
-
-def test_changed_forward_is_graded_too(capsys: pytest.CaptureFixture[str]) -> None:
-    def softmax(x: Any, axis: int = -1) -> Any:
-        return 2 * x, (2 * x, axis)
-
-    assert not na.grade("softmax", softmax, written(LINES["right"]))
-    assert "the forward was changed" in capsys.readouterr().out
-
-
 def test_error_names_the_line_of_a_method(capsys: pytest.CaptureFixture[str]) -> None:
     class Adam:
         def __init__(self, parameters: Any, *_: Any, **__: Any) -> None:
@@ -101,16 +83,11 @@ def ab() -> None:
 
 @pytest.mark.parametrize(("exercise", "answers", "words"), [
     ("softmx", [ab], "softmx is not an exercise; the exercises are embedding"),
-    (ab, [], "is not an exercise"),
     ("softmax", [], 'no function is given; write na.grade("softmax", softmax_backward)'),
     ("softmax", [3], "softmax_backward must be a function, got 3"),
-    ("softmax", [type("Softmax", (), {})], "softmax_backward must be a function, got <class"),
-    ("softmax", [ab, written("")], "softmax needs softmax_backward, got ab; write na.grade"),
     ("heads", [ab], 'write na.grade("heads", split_heads_backward, concat_heads_backward)'),
-    ("causal_mask", [ab], "causal_mask needs causal_mask, causal_softmax_backward, got ab"),
     ("adam", [ab], "Adam must be a class, got <function ab"),
     ("softmax", [na.softmax_backward], "softmax_backward of the package is not your own answer"),
-    ("multi_head_attention", [na.MultiHeadAttention], "MultiHeadAttention of the package is not your own answer"),
 ])
 def test_wrong_argument_gives_one_line(exercise: Any, answers: list[Any], words: str) -> None:
     with pytest.raises(InputError) as error:

@@ -47,14 +47,6 @@ def test_tutorial_lists_the_exercise(name: str) -> None:
     assert f"exercises/{name}.py" in tutorial.read_text("utf-8"), f"{tutorial.name} does not list the exercise"
 
 
-def test_solution_for_terminal_has_indented_code_after_reasoning() -> None:
-    page = exercise_texts()["softmax"]
-    assert page.hints[0].endswith("the derivative of y_i with respect to x_j is y_i ([i = j] - y_j).")
-    assert page.solution.startswith("The quotient rule gives")
-    assert "\n\n    def softmax_backward(dy, cache):\n        y, axis = cache\n" in page.solution
-    assert "```" not in page.solution
-
-
 def test_sections_and_tables() -> None:
     text = "# A\n\n```python\n# no heading\n```\n\n## B\ntext\n"
     assert [(one.level, one.title, one.line) for one in sections(text)] == [(1, "A", 1), (2, "B", 7)]
@@ -71,15 +63,9 @@ def test_sections_and_tables() -> None:
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("Hides: with a width of 1", "It hides: with a width of 1", "why a test may miss the mistake"),
-    ("Report: the backward returns zero\n", "", "has a part of the checker's report"),
     ("@@ softmax_backward\n", "", "a diff must begin with a line"),
-    ("+    dx = np.zeros", "*    dx = np.zeros", "a line of a diff begins"),
     ("| options | first |", "| optoins | first |", "unknown column optoins"),
-    ("| try | inputs |", "| try | input |", "unknown column input"),
-    ("Tutorial 3: [", "Not alowed: `softmax`\n\nTutorial 3: [", "unknown line Not alowed"),
-    ("## What is checked", "## What is tested", "unknown heading 'What is tested'"),
     ("### Hints", "### Help", "needs the parts Hints and Solution"),
-    ("Chapter 3", "The chapter", "must name the chapter"),
     ("| `softmax: axis 0` | `x: A B C` |", "| `softmax: axis 0` |", "a row must have 5 cells"),
 ])
 def test_page_with_a_wrong_part_is_refused_with_its_line(tmp_path: Path, old: str, new: str, message: str) -> None:

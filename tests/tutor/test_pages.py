@@ -54,21 +54,6 @@ def test_top_p_agrees_with_the_sampler(rng: np.random.Generator) -> None:
         assert row[:kept].sum() >= 0.7 > row[: kept - 1].sum()
 
 
-def test_draw_returns_each_token_with_its_probability(rng: np.random.Generator) -> None:
-    p = rng.random(5)
-    p /= p.sum()
-    u = (np.arange(20_000) + 0.5) / 20_000
-    shares = np.bincount([OURS.draw(p, one) for one in u.tolist()], minlength=5) / len(u)
-    np.testing.assert_allclose(shares, p, atol=1e-4)
-
-
-def test_differences_equal_the_gradient(rng: np.random.Generator) -> None:
-    x, dy = rng.standard_normal((2, 3, 4))
-    s = x.sum(axis=-1, keepdims=True)
-    right = dy * np.tanh(s) + (dy * x).sum(axis=-1, keepdims=True) * (1 - np.tanh(s) ** 2)
-    np.testing.assert_allclose(OURS.differences(x, dy, 1e-5), right, rtol=1e-7, atol=1e-8)
-
-
 def test_joined_gradient_equals_gradient_of_the_whole_batch(rng: np.random.Generator) -> None:
     logits, targets = rng.standard_normal((7, 5)), rng.integers(0, 5, 7)
     targets[3] = -100

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.app.main import main as command_line
-from numpy_attention.tutor import run
 from numpy_attention.tutor.catalogue import EXERCISES
 from numpy_attention.tutor.page import exercise_texts
 from tests.tutor.hand_in import FOLDER, RIGHT, grade, written
@@ -49,18 +48,6 @@ def test_end_of_the_process_is_reported(tmp_path: Path, before: str, words: str)
     _, output = grade(tmp_path, "softmax", RIGHT, before=before)
     assert words in output
     assert "Traceback" not in output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("other_process")
-def test_slow_file_is_stopped_at_a_multiple_of_the_limit_of_a_call(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "FILE_LIMIT", 0.5)
-    monkeypatch.setattr(run, "START_SECONDS", 4.0)
-    code, output = grade(tmp_path, "gelu", "import time; time.sleep(0.5); return dy", time_limit=4.0)
-    assert code == 1
-    assert "No result after 2 seconds: the function or the import of the file is too slow" in output
 
 
 def test_hints_are_shown_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,23 +103,11 @@ def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.Capt
     assert lines["not"] == "not graded, because no exercise has this name: bob_softmax.py, notes.py"
 
 
-@pytest.mark.parametrize(("file", "name"), [
-    ("softmax.py", "softmax"), ("my_softmax.py", "softmax"), ("attention_forward_2.py", "attention_forward"),
-])
-def test_exercise_is_found_by_the_name_of_the_file(tmp_path: Path, file: str, name: str) -> None:
-    (tmp_path / file).touch()
-    assert run.exercise_of(str(tmp_path / file)) == name
-    assert run.exercise_of(str(tmp_path / file), "gelu") == "gelu"
-
-
 @pytest.mark.parametrize(("arguments", "words"), [
-    ([], "no file is given"),
     (["no_such_file.py"], "there is no file no_such_file.py"),
     ([__file__], f"grade: add --exercise NAME, because {__file__} names no exercise; the exercises are embedding"),
     ([str(FOLDER)], "is a folder; grade all its exercises with: grade --all "),
-    (["--all", __file__], "no exercises found"),
     (["softmax.py", "--time-limit", "-1"], "--time-limit must be more than 0 seconds, got -1"),
-    (["--solution", "relu"], "relu is not an exercise; the exercises are embedding"),
 ])
 def test_wrong_argument_gives_one_line(
     arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]

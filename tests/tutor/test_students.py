@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tutor.hand_in import BY_DEFAULT, UNWRITTEN, grade, tutor_text
+from tests.tutor.hand_in import BY_DEFAULT, UNWRITTEN, tutor_text
 
 ATTENTION = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1]), q.dtype)
     if mask is not None:
@@ -95,41 +95,8 @@ def test_other_wrong_answer_is_explained(tmp_path: Path, words: str, name: str, 
     assert words in tutor_text(tmp_path, name, *answers)
 
 
-def test_wrong_dtype_does_not_hide_a_mistake(tmp_path: Path) -> None:
-    """n has dtype int64, so float32 divided by n gives float64: this is another, smaller mistake."""
-    answer = """np.add.at(dtable, ids, dy)
-    n = np.bincount(ids.reshape(-1), minlength=len(table))
-    return dtable / np.maximum(n, 1)[:, None]"""
-    assert "a known mistake, `mean_of_its_places`" in tutor_text(tmp_path, "embedding", answer)
-
-
-def test_exchanged_gradients_are_diagnosed(tmp_path: Path) -> None:
-    output = tutor_text(tmp_path, "attention", BACK.format(
-        "weights * (dweights - (dweights * weights).sum(axis=-1, keepdims=True))").replace("return", "dq, dk, dv =")
-        + "\n    return (dq, dk, dv) if dk.shape != dv.shape else (dq, dv, dk)")
-    assert "likely mistake: d" in output
-    assert "exchanged: each holds the other's gradient" in output
-
-
 def test_forward_and_backward_from_scratch_are_separate(tmp_path: Path) -> None:
     output = tutor_text(tmp_path, "rotary", ROTARY.format(""), UNWRITTEN)
     assert "right rotary: the forward, compared with the formula" in output
     assert "to do rotary" in output
     assert "a known mistake" not in output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("other_process")
-@pytest.mark.parametrize("name", NAMED)
-def test_command_names_the_mistake_too(tmp_path: Path, name: str) -> None:
-    """The other process guards the package's backwards, which a known mistake may call."""
-    _, output = grade(tmp_path, *NAMED[name])
-    assert f"a known mistake, `{name}`" in output, output
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("other_process")
-def test_command_names_no_mistake_for_an_answer_that_raises(tmp_path: Path) -> None:
-    _, output = grade(tmp_path, "attention", "raise ValueError('oops')")
-    assert "stopped with ValueError: oops" in output
-    assert "known mistake" not in output

@@ -2,10 +2,8 @@
 
 import functools
 import re
-import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +35,6 @@ class Corner:
     options: dict[str, Any] = field(default_factory=dict)
     draws: int = 1  # the number of seeds: for dy, and for inputs that are drawn
     most_calls: float = float("inf")
-    seconds: int = 60  # the verdict must come within this time
     loud: bool = False  # a RuntimeWarning of the checker is a crash
     slow: bool = False
 
@@ -47,15 +44,8 @@ class Corner:
         return gradcheck_vjp(self.f, self.vjp, inputs, seed=seed, **self.options)
 
     def verdicts(self, draws: int) -> list[Verdict]:
-        """The verdicts for the first seeds; "late" if a check takes too long."""
-        return [self._verdict(seed) for seed in range(draws)]
-
-    def _verdict(self, seed: int) -> Verdict:
-        try:
-            with at_most(self.seconds):
-                return verdict(functools.partial(self.check, seed), self.loud)
-        except TooLateError:
-            return Verdict("late", message=f"no result in {self.seconds} s")
+        """The verdicts for the first seeds."""
+        return [verdict(functools.partial(self.check, seed), self.loud) for seed in range(draws)]
 
     def failure(self, found: list[Verdict]) -> str:
         """The first verdict that is not as expected, and why; empty if all are as expected."""
@@ -67,29 +57,6 @@ class Corner:
             if one.calls > self.most_calls:
                 return f"{one.state}, but after {one.calls:,} calls, more than {self.most_calls:,}"
         return ""
-
-
-class TooLateError(BaseException):
-    """A check takes too long. Not an Exception: the checker goes on after the exceptions of a function."""
-
-
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Raise TooLateError in this block after so many seconds, if the system has an alarm."""
-
-    def stop(*_: Any) -> None:
-        raise TooLateError
-
-    if not hasattr(signal, "SIGALRM"):
-        yield
-        return
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def counted(found: list[Verdict]) -> str:
