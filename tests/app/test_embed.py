@@ -51,15 +51,6 @@ def test_nearest_lines_come_first_with_cosines_and_line_numbers(
     np.testing.assert_allclose([float(cosine) for cosine, *_ in shown], [cosines[n] for n in order[:4]], atol=6e-4)
 
 
-def test_embed_shows_five_lines_by_default_and_a_text_is_nearest_to_itself(
-    path: Path, file: Path, capsys: Captured
-) -> None:
-    assert main(["embed", str(path), str(file), "--query", "the rain"]) == 0
-    out = capsys.readouterr().out
-    assert len(out.splitlines()) == 5
-    assert out.splitlines()[0] == " 1.000  1  the rain"
-
-
 def test_refuses_unusable_arguments_in_one_line(path: Path, file: Path, tmp_path: Path, capsys: Captured) -> None:
     query = ["--query", "rain"]
     assert "--query" in refused(capsys, "embed", path, file)
@@ -68,13 +59,6 @@ def test_refuses_unusable_arguments_in_one_line(path: Path, file: Path, tmp_path
     assert f"--query is 22 tokens long; at most {CONTEXT} are possible" in long
     assert "cannot read none.txt: No such file" in refused(capsys, "embed", path, "none.txt", *query)
     assert "only a TextEncoder can compare" in refused(capsys, "embed", tiny.write(tmp_path, "gpt2"), file, *query)
-
-
-def test_refuses_a_text_that_is_too_long(tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("numpy_attention.app.reading.MAX_FILE", 10)
-    (tmp_path / "long.txt").write_text("one line\nanother line\n")
-    said = refused(capsys, "embed", "minilm", tmp_path / "long.txt", "--query", "a line")
-    assert "long.txt is 22 bytes long; at most 10 are read: split it into smaller files" in said
 
 
 @pytest.mark.filterwarnings("default:.* left out")

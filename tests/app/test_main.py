@@ -1,7 +1,5 @@
 """`python -m numpy_attention`: errors are one line, and the command line works as a process."""
 
-import io
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.app.main import main
-from numpy_attention.errors import shell_path
 from tests.app.commands import refused
 
 ROOT = Path(__file__).parents[2]
@@ -64,18 +61,3 @@ def test_reader_that_closes_the_pipe_ends_the_command_silently() -> None:
     assert "Traceback" not in said
     assert "Error" not in said
     assert process.returncode == 1
-
-
-def test_character_that_the_console_cannot_encode_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("numpy_attention.app.reading.attend", lambda _: print("a → b") or 0)
-    assert main(["attend"]) == 0
-    sys.stdout.flush()
-    assert written.getvalue() == b"a \\u2192 b\n"
-
-
-def test_printed_paths_are_quoted_for_the_shell() -> None:
-    for name in ("run", "my run", "it's", "a;b", "$HOME", "→"):
-        assert shlex.split(shell_path(Path(name))) == [name]
-    assert shell_path("-my run") == "'./-my run'"

@@ -99,14 +99,6 @@ def test_each_weight_is_in_its_cell_and_readable() -> None:
         assert abs(cell - ink) > 0.35, f"{text.get_text()} is hard to read"
 
 
-def test_keys_default_to_queries_and_large_maps_show_no_numbers(rng: np.random.Generator) -> None:
-    assert ticks(plots.attention_map(weights_of(rng, 6, 6), WORDS).axes[0].xaxis) == WORDS
-    large = plots.attention_map(weights_of(rng, 11, 11)).axes[0]
-    assert not large.texts
-    many = plots.attention_map(weights_of(rng, 99, 99), ["word"] * 99).axes[0]
-    assert "word" not in ticks(many.xaxis) + ticks(many.yaxis), "too narrow for tokens"
-
-
 def test_hidden_pairs_are_hatched_without_a_number(rng: np.random.Generator) -> None:
     mask = np.array([[True, False, True], [False, False, False]])
     axes = plots.attention_map(weights_of(rng, 2, 3) * mask, mask=mask).axes[0]
@@ -131,27 +123,6 @@ def test_each_head_has_a_panel_and_all_share_one_scale(rng: np.random.Generator)
         assert ticks(axes.yaxis) == ["a", "b", "c"]
 
 
-def test_layers_are_rows_of_heads_of_the_first_sequence(rng: np.random.Generator) -> None:
-    weights = {f"blocks.{i}.attention": weights_of(rng, 2, 3, 4, 5) for i in range(2)}
-    figure = plots.attention_layers(weights, x="read", y="written")
-    assert figure.axes[2].get_title() == "blocks.0.attention, head 2"
-    below = figure.axes[3]
-    assert np.array_equal(below.images[0].get_array(), weights["blocks.1.attention"][0, 0])
-    assert (below.get_subplotspec().rowspan.start, below.get_subplotspec().colspan.start) == (1, 0)
-    assert (below.get_xlabel(), below.get_ylabel()) == ("read", "written")
-
-
-def test_matrix_has_orange_below_zero_and_its_own_labels() -> None:
-    matrix = np.array([[1.0, -2.0, 0.5], [0.0, -1e-9, 1.5]])
-    axes = plots.matrix_map(matrix, ["a b", "c"], ["x", "y", "z"], "m", x="to", y="from").axes[0]
-    assert axes.images[0].get_clim() == (-2.0, 2.0)
-    np.testing.assert_allclose(axes.images[0].to_rgba(matrix)[0, 1][:3], mpl.colors.to_rgb(plots.COLOURS[1]))
-    assert list(cells(axes).values()) == ["1.00", "-2.00", "0.50", "0.00", "0.00", "1.50"]
-    assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a b", "c"], ["x", "y", "z"])
-    assert plots.matrix_map(np.array([[1.0, 3.0]])).axes[0].images[0].get_clim() == (0.0, 3.0)
-    assert plots.positions_map(np.ones((3, 2))).axes[0].images[0].get_array().shape == (2, 3)
-
-
 def test_training_curves_skip_missing_values_and_name_levels() -> None:
     log = [{"loss": 9.0}, {"step": 1, "loss": 3.0}, {"step": 2, "loss": 2.0, "val_loss": 2.5, "accuracy": 0.5}]
     losses, accuracies = plots.training_curves([*log, {"step": 3, "val_loss": None}], {"trigram": 1.7}).axes
@@ -174,49 +145,6 @@ def test_gradient_flow_draws_layers_parameters_and_zeros(rng: np.random.Generato
         np.testing.assert_allclose(line.get_ydata(), [size["table"], size["both"], 1e-17])
         np.testing.assert_allclose(mark.get_ydata(), [*(size[name] for name in [*one][:3]), 1e-17])
     assert [t.get_text() for t in axes.get_legend().get_texts()] == ["pre-LN", "post-LN"]
-
-
-def test_step_error_and_largest_curvature_draw_a_line_for_each_name() -> None:
-    axes = plots.step_error(np.array([0.1, 0.01]), {"complex step": [0.0, -1e-16], "central": [1e-4, 1e-6]}).axes[0]
-    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert list(axes.lines[0].get_ydata()) == [1e-17, 1e-16]
-    assert axes.lines[0].get_marker() != axes.lines[1].get_marker(), "different without colours, too"
-    axes = plots.largest_curvature([0, 10], {0.1: [4.0, 25.0], 0.05: [3.0, 41.0]}).axes[0]
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["learning rate 0.1", "learning rate 0.05"]
-    assert [list(line.get_ydata()) for line in axes.lines] == [[4.0, 25.0], [3.0, 41.0], [20.0, 20.0], [40.0, 40.0]]
-
-
-def test_loss_by_position_draws_five_steps_and_a_level() -> None:
-    log = [{"step": 100 * i, "loss_at_0": float("inf"), "loss_at_1": 4.0 / i} for i in range(1, 22)]
-    *lines, level = plots.loss_by_position([{"step": 1, "loss": 4.0}, *log], {"guessing": 4.2}).axes[0].lines
-    assert [line.get_label() for line in lines] == [f"step {step:,}" for step in (100, 600, 1100, 1600, 2100)]
-    assert (list(lines[-1].get_ydata()), set(level.get_ydata())) == ([float("inf"), 4.0 / 21], {4.2})
-
-
-def test_head_scores_are_in_the_cells_of_layers_and_heads() -> None:
-    axes = plots.head_scores({"blocks.0.attention": [0.5, 0.25], "blocks.1.attention": [0.9, 0.0]}).axes[0]
-    assert list(cells(axes).values()) == ["0.50", "0.25", "0.90", "0.00"]
-    assert (ticks(axes.yaxis), axes.images[0].get_clim()) == (["blocks.0.attention", "blocks.1.attention"], (0.0, 1.0))
-
-
-def test_best_heads_of_each_kind_are_drawn() -> None:
-    log: list[dict[str, Any]] = [{"step": 5, "loss": 1.0}]
-    for step in (10, 20):
-        row = {f"looking_back.blocks.1.attention.{h}": step / 100 * (h + 1) for h in range(8)}
-        log.append({"step": step, "matching.blocks.0.attention.0": 0.5, **row})
-    back, matching = sorted(plots.head_scores_over_training(log).axes, key=lambda axes: axes.get_title())
-    assert (back.get_title(), matching.get_title()) == ("looking back", "matching")
-    assert [line.get_label() for line in back.lines] == [f"block 1, head {h}" for h in (7, 6, 5, 4, 3)]
-    assert list(back.lines[0].get_xdata()) == [10, 20]
-    np.testing.assert_allclose(back.lines[0].get_ydata(), [0.8, 1.6])
-
-
-def test_patching_map_has_a_row_for_each_place_and_head() -> None:
-    effects = {"blocks.0": np.array([1.0, -2.0, 0.0]), "decoder.blocks.1.cross_attention": np.arange(6.0).reshape(2, 3)}
-    axes, bar = plots.patching_map(effects, [" a", "b", "c"], value="nats").axes
-    assert (ticks(axes.xaxis), bar.get_ylabel()) == (["␣a", "b", "c"], "nats")
-    assert ticks(axes.yaxis) == ["blocks.0", "decoder, block 1, cross head 0", "decoder, block 1, cross head 1"]
-    np.testing.assert_array_equal(axes.images[0].get_array(), [[1, -2, 0], [0, 1, 2], [3, 4, 5]])
 
 
 def test_lens_table_has_each_word_in_its_cell_and_white_on_dark_cells() -> None:

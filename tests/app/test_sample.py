@@ -79,15 +79,9 @@ def test_pretrained_model_stops_at_its_end_token(
 @pytest.mark.parametrize(("options", "message"), [
     (["--prompt", "The \u20ac"], "unknown to the model: '\u20ac'"),
     (["--prompt", ""], "--prompt must hold at least one character"),
-    (["--seed", "-1"], "--seed must be at least 0, got -1"),
     (["--tokens", "-3"], "--tokens must be in [0, 2147483647], got -3"),
     (["--tokens", "many"], "invalid int value: 'many'"),
-    (["--tokens", str(2**63)], f"--tokens must be in [0, 2147483647], got {2**63}"),
     (["--temperature", "nan"], "--temperature must be at least 0 and finite, got nan"),
-    (["--top-k", "0"], "--top-k must be at least 1, got 0"),
-    (["--top-p", "1.5"], "--top-p must be in (0, 1], got 1.5"),
-    (["--min-p", "-0.1"], "--min-p must be in [0, 1], got -0.1"),
-    (["--repetition-penalty", "0"], "--repetition-penalty must be above 0 and finite, got 0.0; 1 is no penalty"),
 ], ids=lambda one: " ".join(one) if isinstance(one, list) else "")
 def test_refuses_unusable_arguments(capsys: Captured, options: list[str], message: str) -> None:
     assert message in refused(capsys, "sample", FOLDER, *options)

@@ -1,7 +1,6 @@
 """Chapter 41: the estimates use the first and the second derivative of the measure."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -72,27 +71,6 @@ def test_small_batches_give_the_same_effects(monkeypatch: pytest.MonkeyPatch) ->
             np.testing.assert_allclose(effects, curved[name], atol=1e-12)
 
 
-def test_accepts_one_token_no_place_and_a_repeated_place() -> None:
-    model, dy = model_of(), np.ones((1, 5, 7))
-    for estimate in (inside.patching_effects, inside.attributed_effects, partial(inside.attributed_effects, order=2)):
-        assert estimate(model, IDS, OTHER, dy, []) == {}
-        once, twice = (estimate(model, IDS, OTHER, dy, ["norm"] * n) for n in (1, 2))
-        np.testing.assert_array_equal(once.pop("norm"), twice.pop("norm"))
-        assert once == twice == {}
-        one = estimate(model, IDS[:, 1:2], OTHER[:, 1:2], dy[:, :1], ["blocks.0.attention", "norm"])
-        assert [effects.shape for effects in one.values()] == [(2, 1), (1,)]
-
-
-def test_an_estimate_changes_neither_the_model_nor_its_arguments() -> None:
-    model, dy = model_of(low_rank=True), np.ones((1, 5, 7))
-    arguments = [IDS, OTHER, dy, *model.parameters().values()]
-    before = [array.copy() for array in arguments]
-    inside.patching_effects(model, IDS, OTHER, dy)
-    inside.attributed_effects(model, IDS, OTHER, dy, order=2)
-    for array, was in zip([*arguments[:3], *model.parameters().values()], before, strict=True):
-        np.testing.assert_array_equal(array, was)
-
-
 def pairs(exchanged: bool, count: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Pairs for the shipped model, each with a measure. Text: 20 symbols, then the first j + 1 of them again. Other
     text: symbol j + 1 (exchanged) or j of the 20 is new. Measure: old next symbol minus the new one."""
@@ -150,27 +128,17 @@ def test_curvature_does_not_help_if_a_head_finds_no_match() -> None:
 
 
 IDS_LIKE = r"ids and other_ids must be \(1, T\), one text each, of equal length"
-PLACES_LIKE = "places must be a list of names, or None, got "
 
 
 @pytest.mark.parametrize("op", [inside.patching_effects, inside.attributed_effects])
 @pytest.mark.parametrize(("change", "message"), [
     ({"other_ids": OTHER[:, :4]}, IDS_LIKE), ({"ids": IDS[0], "other_ids": OTHER[0]}, IDS_LIKE),
-    ({"ids": np.tile(IDS, (2, 1)), "other_ids": np.tile(OTHER, (2, 1))}, IDS_LIKE),
-    ({"ids": IDS[:0], "other_ids": OTHER[:0]}, IDS_LIKE),
-    ({"ids": IDS.tolist()}, "ids must be an integer array, got list"),
-    ({"ids": [[1, 2], [3]]}, "ids must be an integer array, got list"),
-    ({"other_ids": None}, "other_ids must be an integer array, got NoneType"),
     ({"other_ids": OTHER * 1.0}, "other_ids must be an integer array, got float64"),
     ({"other_ids": OTHER + 2}, r"other_ids must be integers in \[0, 7\), got 7"),
     ({"dy": np.zeros((1, 5, 6))}, r"dy must be \(1, 5, 7\), as the model's result, got \(1, 5, 6\)"),
-    ({"dy": np.zeros((1, 5, 7), np.float32)}, "dy must be float64, the dtype of y, got float32"),
-    ({"dy": [0.0]}, "dy must be an array of floats, got list"),
     ({"places": ["blocks.2"]},
      r"places must be named after places of the model: blocks\.0, .*'blocks\.2'; did you mean 'blocks\.\d'\?"),
-    ({"places": [["norm"]]}, r"places must be named after places of the model: blocks\.0, .*got a list"),
-    ({"places": "norm"}, PLACES_LIKE + r"str; \['norm'\]"), ({"places": 3}, PLACES_LIKE + "int"),
-    ({"model": None}, "model must be a model that reads one text.*, got NoneType"),
+    ({"places": "norm"}, r"places must be a list of names, or None, got str; \['norm'\]"),
     ({"model": na.Seq2Seq(na.Seq2SeqConfig(7, 7, 6, d_model=8, num_heads=2, num_layers=1), None)},
      "model must be a model that reads one text.*, got Seq2Seq"),
 ])
@@ -178,9 +146,3 @@ def test_refuses_arguments_that_do_not_fit_and_names_them(op: Any, change: dict[
     arguments = {"model": model_of(), "ids": IDS, "other_ids": OTHER, "dy": np.zeros((1, 5, 7))}
     with pytest.raises((TypeError, ValueError), match=f"^{op.__name__}: {message}"):
         op(**{**arguments, **change})
-
-
-def test_refuses_orders_other_than_1_and_2() -> None:
-    for order in (0, 3):
-        with pytest.raises(ValueError, match=r"attributed_effects: order must be in \[1, 2\]"):
-            inside.attributed_effects(model_of(), IDS, OTHER, np.zeros((1, 5, 7)), order=order)

@@ -49,22 +49,7 @@ def test_prefix_matching_head_scores_1_and_other_heads_0() -> None:
     np.testing.assert_allclose(inside.prefix_matching_scores(model, ids)["blocks.0.attention"], [0, 1, 0], atol=1e-9)
 
 
-def test_scores_are_means_over_the_batch_and_the_positions(rng: np.random.Generator) -> None:
-    model, ids = model_of(rng), np.tile(rng.integers(0, 11, (3, 5)), 2)
-    weights = model.attention_weights(ids)
-    matching, previous = inside.prefix_matching_scores(model, ids), inside.previous_token_scores(model, ids)
-    for name, w in weights.items():
-        for h in range(4):
-            after_copy = [w[b, h, t, t - 4] for b in range(3) for t in range(5, 10)]
-            before = [w[b, h, t, t - 1] for b in range(3) for t in range(1, 10)]
-            np.testing.assert_allclose(matching[name][h], np.mean(after_copy), rtol=1e-12)
-            np.testing.assert_allclose(previous[name][h], np.mean(before), rtol=1e-12)
-
-
-VARIANTS = [
-    {}, {"norm": "rms_norm"}, {"num_kv_heads": 2}, {"num_kv_heads": 1, "norm": "rms_norm"}, {"tie_weights": False},
-    {"num_kv_heads": 2, "tie_weights": False, "norm": "rms_norm"}, {"positions": "rotary"},
-]
+VARIANTS = [{}, {"num_kv_heads": 2, "tie_weights": False, "norm": "rms_norm"}, {"positions": "rotary"}]
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=str)
@@ -100,14 +85,6 @@ def test_copying_score_is_1_for_a_copying_head_and_minus_1_for_its_opposite(rng:
     attention.w_o[:4] = attention.w_v[:, :4].T
     attention.w_o[4:] = -attention.w_v[:, 4:].T
     np.testing.assert_allclose(inside.copying_scores(model)["blocks.0.attention"], [1.0, -1.0], rtol=1e-9)
-
-
-def test_copying_score_is_0_for_zero_w_o_and_nan_for_infinite_w_o(rng: np.random.Generator) -> None:
-    model = model_of(rng, num_heads=2, num_layers=1)
-    model.blocks[0].attention.w_o[:4] = 0.0
-    model.blocks[0].attention.w_o[4:] = np.inf
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(inside.copying_scores(model)["blocks.0.attention"], [0.0, np.nan])
 
 
 def test_low_rank_layer_has_the_copying_score_of_its_merged_matrix(rng: np.random.Generator) -> None:

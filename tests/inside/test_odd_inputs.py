@@ -13,7 +13,6 @@ IDS = np.array([[1, 2, 3]])
 BLOCKS = [f"blocks.{i}{part}" for i in (0, 1) for part in ("", ".attention", ".feed_forward")]
 PLACES = ", ".join([*BLOCKS, "norm"])
 NO_PLACE = f"forward_with: edits must be named after places of the model: {PLACES}, got "
-NO_EDIT = "forward_with: edits['norm'] must be an Edit, got {}; replacing(where, value) makes one"
 
 
 def model_of(dtype: Any = np.float64) -> na.GPT:
@@ -22,26 +21,16 @@ def model_of(dtype: Any = np.float64) -> na.GPT:
 
 @pytest.mark.parametrize(("edits", "message"), [
     ({"blocks.2": Edit()}, NO_PLACE + "'blocks.2'; did you mean 'blocks.1'?"),
-    ({"blocks.0.head": Edit()}, NO_PLACE + "'blocks.0.head'; did you mean 'blocks.0'?"),
-    ({0: Edit()}, NO_PLACE + "0"),
-    ({"norm": np.ones(8)}, NO_EDIT.format("ndarray")),
-    ({"norm": (None, None)}, NO_EDIT.format("tuple")),
-    ({"norm": None}, NO_EDIT.format("NoneType")),
+    ({"norm": np.ones(8)}, "forward_with: edits['norm'] must be an Edit, got ndarray; replacing(where, value) makes"),
     ([("norm", Edit())], "forward_with: edits must be a dict from names of places to Edits, got list"),
-    (None, "forward_with: edits must be a dict from names of places to Edits, got NoneType"),
     ({"blocks.1": Edit(None, np.ones(7))},
      "forward_with: edits['blocks.1'].add must be broadcastable to x (1, 3, 8), got (7,)"),
     ({"blocks.0.attention": Edit(np.ones((3, 1, 1), bool))},
      "forward_with: edits['blocks.0.attention'].keep must be broadcastable to x (1, 2, 3, 4), got (3, 1, 1)"),
-    ({"blocks.0.feed_forward": Edit(np.ones((2, 1, 3, 8), bool))},
-     "forward_with: edits['blocks.0.feed_forward'].keep must be broadcastable to x (1, 3, 8), got (2, 1, 3, 8)"),
     ({"norm": Edit(np.ones(8))},
      "forward_with: edits['norm'].keep must be of bool, True = keep, got float64; compare: keep > 0"),
-    ({"norm": Edit([True] * 8)}, "forward_with: edits['norm'].keep must be an array, got list"),
     ({"norm": Edit(None, np.ones(8, np.float32))},
      "forward_with: edits['norm'].add must be float64, the dtype of x, got float32; convert it: add.astype(x.dtype)"),
-    ({"norm": Edit(None, 0.5)}, "forward_with: edits['norm'].add must be an array of floats, got float"),
-    ({"norm": Edit(None, np.ones(8).view(np.matrix))}, "forward_with: edits['norm'].add must be an array of floats"),
 ])
 def test_refuses_edits_that_do_not_fit_and_names_the_place(edits: Any, message: str) -> None:
     model = model_of()
@@ -58,25 +47,12 @@ def test_place_names_of_an_encoder_decoder_begin_with_the_stack() -> None:
         with_edits(model, {"blocks.0": Edit()})
 
 
-@pytest.mark.parametrize("thing", [None, 3, "GPT", na.GPT, na.Linear(2, 2, None), {}], ids=lambda it: type(it).__name__)
-def test_refuses_objects_that_are_not_models(thing: Any) -> None:
-    for use in (lambda: forward_with(thing, {}, IDS), lambda: with_edits(thing, {})):
-        with pytest.raises(TypeError, match=r"forward_with: model must be a model: GPT, TextEncoder, \.\.\., got "):
-            use()
-
-
 def test_value_is_used_only_where_the_mask_is_true() -> None:
     change = replacing(np.array([True, False]), np.array([[3.0, np.nan]]))
     assert change.keep is not None
     assert change.add is not None
     np.testing.assert_array_equal(change.keep, [False, True])
     np.testing.assert_array_equal(change.add, [[3.0, 0.0]])
-
-
-def test_replacing_broadcasts_value_and_where() -> None:
-    change = replacing(one_head(1, 2), np.ones((3, 4)))
-    assert change.add is not None
-    np.testing.assert_array_equal(change.add.sum(axis=(1, 2)), [0.0, 12.0])
 
 
 def test_refuses_an_edited_model_where_blocks_or_norms_are_read() -> None:

@@ -78,12 +78,6 @@ def part(model: Any, name: str) -> Any:
     return model
 
 
-def layers_of(layer: Any) -> list[Any]:
-    """The layer and all layers inside it."""
-    found = [one for value in vars(layer).values() for one in (value if isinstance(value, list) else [value])]
-    return [layer, *(inner for one in found if isinstance(one, na.Layer) for inner in layers_of(one))]
-
-
 def assert_equal_dicts(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> None:
     assert list(a) == list(b)
     for name, value in a.items():
@@ -105,18 +99,6 @@ def test_run_without_edits_equals_the_model_to_the_last_bit(kind: str, dtype: An
     assert list(d_at) == list(watched_cache.at)
     for name, x in watched_cache.at.items():
         assert (d_at[name].shape, d_at[name].dtype, x.dtype) == (x.shape, dtype, dtype), name
-
-
-@every_kind
-def test_ablating_all_heads_equals_setting_w_o_to_zero(kind: str) -> None:
-    model, inputs = KINDS[kind](np.float64)
-    attentions = [name for name in places_of(model, inputs) if name.endswith("attention")]
-    y, cache = forward_with(model, {name: replacing(np.ones((1, 1, 1), bool)) for name in attentions}, *inputs)
-    for name in attentions:
-        assert not cache.at[name].any()
-    for name in attentions:
-        part(model, name).w_o = np.zeros((8, 8))
-    np.testing.assert_array_equal(model.forward(*inputs)[0], y)
 
 
 @every_kind

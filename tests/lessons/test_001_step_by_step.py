@@ -1,6 +1,5 @@
 """Lesson 001: one sentence, from its words to the output of attention, and the gradients."""
 
-import math
 
 import numpy as np
 import pytest
@@ -28,20 +27,6 @@ def ids_of_the_sentence() -> np.ndarray:
     words = SENTENCE.split()
     vocabulary = {word: i for i, word in enumerate(dict.fromkeys(words))}
     return np.array([vocabulary[word] for word in words])
-
-
-def in_plain_python(w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> list[list[float]]:
-    """The whole lesson in plain Python, without arrays and libraries."""
-    def product(a: list[list[float]], b: list[list[float]]) -> list[list[float]]:
-        return [[math.fsum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a]
-
-    q, k, v = (product(TABLE.tolist(), w.tolist()) for w in (w_q, w_k, w_v))
-    output = []
-    for query in q:
-        scores = [math.fsum(a * b for a, b in zip(query, key)) / math.sqrt(3) for key in k]
-        e = [math.exp(s - max(scores)) for s in scores]
-        output.append([math.fsum(w * value[j] for w, value in zip(e, v)) / math.fsum(e) for j in range(3)])
-    return output
 
 
 def forward(table: np.ndarray, w_q: np.ndarray, w_k: np.ndarray, w_v: np.ndarray) -> tuple[np.ndarray, tuple]:
@@ -75,26 +60,7 @@ def test_steps_agree_with_the_lesson(weights: list[np.ndarray]) -> None:
     np.testing.assert_allclose(na.softmax(Q @ K.T / np.sqrt(3))[0], scores, rtol=1e-13)
 
 
-def test_output_agrees_with_plain_python(weights: list[np.ndarray]) -> None:
-    np.testing.assert_allclose(forward(TABLE, *weights)[0], in_plain_python(*weights), rtol=1e-13)
-
-
 def test_the_gradients_of_the_table_and_of_all_three_matrices(weights: list[np.ndarray]) -> None:
     w_q, w_k, w_v = weights
     report = na.gradcheck.gradcheck(forward, backward, {"table": TABLE, "w_q": w_q, "w_k": w_k, "w_v": w_v})
     assert report.error < 1e-8
-
-
-def test_gradients_agree_with_differences_of_plain_python(weights: list[np.ndarray], rng: np.random.Generator) -> None:
-    """Compare one element of each gradient with central differences of the lesson in plain Python."""
-    dy = rng.standard_normal((6, 3))
-    _, cache = forward(TABLE, *weights)
-    gradients = backward(dy, cache)[1:]
-    h = 1e-5
-    for n, dw in enumerate(gradients):
-        moved = []
-        for sign in (1, -1):
-            w = [one.copy() for one in weights]
-            w[n][2, 1] += sign * h
-            moved.append(np.sum(dy * in_plain_python(*w)))
-        assert dw[2, 1] == pytest.approx((moved[0] - moved[1]) / (2 * h), rel=1e-7, abs=1e-9)

@@ -103,40 +103,6 @@ def test_five_updates_of_every_parameter_are_rate_times_gradient(rng: np.random.
             assert moved == pytest.approx(-RATE * slope(before, name, v, ids, labels), rel=1e-8, abs=roundoff), name
 
 
-def test_every_element_of_the_small_parameters_and_one_row_of_the_table(rng: np.random.Generator) -> None:
-    model = classifier(rng)
-    ids, labels = batch(rng)
-    ids[0, :3] = ids[5, 2]  # a token that occurs several times in the batch
-    _, cache = model.loss(ids, labels)
-    grads = model.backward(cache)
-    p = model.parameters()
-    for name in ("head.b", "head.w", "blocks.0.norm_1.gamma", "blocks.0.norm_2.beta", "blocks.0.feed_forward.b_2"):
-        numeric = np.zeros_like(p[name])
-        for index in np.ndindex(p[name].shape):
-            v = np.zeros_like(p[name])
-            v[index] = 1.0
-            numeric[index] = slope(p, name, v, ids, labels)
-        np.testing.assert_allclose(grads[name], numeric, rtol=1e-9, atol=1e-15, err_msg=name)
-    token, name = ids[5, 2], "token_embedding.table"
-    for j in range(0, D_MODEL, 5):
-        v = np.zeros_like(p[name])
-        v[token, j] = 1.0
-        assert grads[name][token, j] == pytest.approx(slope(p, name, v, ids, labels), rel=1e-9, abs=1e-15)
-    absent = np.setdiff1d(np.arange(VOCABULARY), ids)
-    assert np.all(grads[name][absent] == 0.0)
-
-
-def test_the_first_step_of_the_heads_bias_by_hand(rng: np.random.Generator) -> None:
-    """db = mean over the batch of (p - onehot): for two classes, the mean probability minus the share of ones."""
-    model = classifier(rng)
-    ids, labels = batch(rng)
-    probability = softmax(model.forward(ids)[0])[:, 1]
-    _, cache = model.loss(ids, labels)
-    na.SGD({"head.b": model.head.b}, learning_rate=RATE).step({"head.b": model.backward(cache)["head.b"]})
-    expected = RATE * (labels.mean() - probability.mean())
-    np.testing.assert_allclose(model.head.b, [-expected, expected], rtol=1e-10)
-
-
 def accuracy(model: na.SequenceClassifier, ids: np.ndarray, labels: np.ndarray) -> float:
     return float((model.predict(ids) == labels).mean())
 

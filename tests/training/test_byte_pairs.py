@@ -5,11 +5,9 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from numpy_attention.errors import InputError
 from numpy_attention.training.c27_data import CharVocabulary
 from numpy_attention.training.c27a_byte_pairs import (
     CHUNK,
@@ -88,9 +86,3 @@ def test_vocabulary_loaded_from_json_gives_the_same_ids():
         assert len(again) == len(vocabulary)
         np.testing.assert_array_equal(again.encode(ANIMALS), vocabulary.encode(ANIMALS))
         assert again.decode(again.encode(ANIMALS)) == ANIMALS
-
-
-def test_refuses_half_a_surrogate_pair():
-    for vocabulary in (ByteVocabulary(), learned(ANIMALS)):
-        with pytest.raises(InputError, match=r"'\\udcff', half a surrogate pair"):
-            vocabulary.encode("ab\udcff")

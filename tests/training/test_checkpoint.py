@@ -4,7 +4,6 @@ import errno
 import os
 import shlex
 import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -12,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from numpy_attention.errors import InputError
-from numpy_attention.files import save_arrays
-from numpy_attention.models.c23_gpt import GPT
-from numpy_attention.pretrained.named import load_model
 from numpy_attention.training.c29_checkpoint import BEST, NAME, PREVIOUS, hold, load_arrays, save
 from numpy_attention.training.restore import load_run
-from tests.training.small_runs import TEXT, resume, trainer
+from tests.training.small_runs import TEXT, trainer
 
 ARRAYS = {"parameters.w": np.arange(6, dtype=np.float32), "optimizer.steps": np.asarray(12)}
 
@@ -67,15 +63,6 @@ def test_damaged_checkpoint_gives_one_line_and_loads_nothing_wrong(run, data, da
         np.testing.assert_array_equal(array, expected[f"optimizer.{name}"].read())
 
 
-def test_flip_in_the_header_of_an_array_is_noticed(run):
-    """Half as many bytes per number: NumPy then reads half of the array, before the checksum at its end."""
-    whole, path = (run.directory / NAME).read_bytes(), run.directory / "flipped.npz"
-    place = whole.index(b"'<f4'") + 3
-    path.write_bytes(flipped(whole, place, ord("4") ^ ord("2")))
-    with pytest.raises(InputError, match=r"is longer than its shape|Bad CRC-32"):
-        [array.read() for array in load_run(path)[1].values()]
-
-
 def test_pickle_in_a_checkpoint_is_not_run(tmp_path):
     class Opened:
         def __reduce__(self):
@@ -85,12 +72,6 @@ def test_pickle_in_a_checkpoint_is_not_run(tmp_path):
     with pytest.raises(InputError, match="damaged or not a numpy_attention checkpoint"):
         load_arrays(tmp_path / NAME)
     assert not (tmp_path / "opened").exists()
-
-
-def test_refuses_members_larger_than_the_file_before_reading_them(tmp_path):
-    np.savez_compressed(tmp_path / NAME, meta=np.zeros(3_000_000))
-    with pytest.raises(InputError, match=r"its members claim 240001\d\d bytes in a file of"):
-        load_arrays(tmp_path / NAME)
 
 
 def test_previous_checkpoint_survives_and_is_suggested_when_the_new_one_is_damaged(tmp_path):
@@ -104,35 +85,6 @@ def test_previous_checkpoint_survives_and_is_suggested_when_the_new_one_is_damag
     with pytest.raises(InputError, match="to continue from the previous checkpoint, mv") as caught:
         load_arrays(path)
     assert shlex.split(str(caught.value))[-3:] == ["mv", str(tmp_path / PREVIOUS), str(path)]
-
-
-def test_a_damaged_array_is_noticed_when_it_is_read_and_the_previous_checkpoint_suggested(tmp_path):
-    for step in (1, 2):
-        save(tmp_path, {"parameters.w": np.zeros(100_000)}, {"step": step})
-    path = tmp_path / NAME
-    whole = path.read_bytes()
-    path.write_bytes(flipped(whole, len(whole) // 2, 1))  # in the middle of the only large array
-    arrays, _ = load_arrays(path)
-    with pytest.raises(InputError, match=r"Bad CRC-32.*; to continue from the previous checkpoint, mv"):
-        arrays["parameters.w"].read()
-
-
-def test_a_file_too_large_for_its_description_is_refused_before_an_array_is_read(tmp_path):
-    (tmp_path / "text.txt").write_text(TEXT)
-    run = trainer(tmp_path / "run", str(tmp_path / "text.txt"))
-    run.save()
-    path = run.directory / NAME
-    stored, meta = load_arrays(path)
-    arrays = {name: array.read() for name, array in stored.items()}
-    save_arrays(path, arrays | {"parameters.norm.gamma": np.zeros(2**24, np.float32)}, meta)  # 64 MiB
-    tracemalloc.start()
-    try:
-        for load in (lambda: resume(run.directory), lambda: load_model(str(run.directory), GPT, "write")):
-            with pytest.raises(InputError, match=r"norm\.gamma is float32 \(16777216,\), expected"):
-                load()
-        assert tracemalloc.get_traced_memory()[1] < 2**23
-    finally:
-        tracemalloc.stop()
 
 
 def steps_in(directory):

@@ -1,27 +1,16 @@
 """Texts, vocabularies and blocks."""
 
-import hashlib
 
 import numpy as np
 import pytest
 
 from numpy_attention.errors import InputError
-from numpy_attention.pretrained.shipped import FOLDER
 from numpy_attention.training.c27_data import (
     CharVocabulary,
     consecutive_blocks,
-    default_text,
     random_blocks,
     read_text,
-    split_text,
 )
-from numpy_attention.training.restore import load_run
-
-
-def test_the_default_text_is_the_text_of_the_stored_model():
-    text = default_text()
-    assert hashlib.sha256(text.encode()).hexdigest() == load_run(FOLDER)[2]["task"]["sha256"]
-    assert len(text) == 464_970
 
 
 def test_decode_inverts_encode():
@@ -63,12 +52,6 @@ def test_unreadable_file_gives_an_error_of_one_line(tmp_path, content, message):
     assert str(path) in str(caught.value)
 
 
-def test_the_last_tenth_is_held_out():
-    training, held_out = split_text(np.arange(105))
-    np.testing.assert_array_equal(training, np.arange(94))
-    np.testing.assert_array_equal(held_out, np.arange(94, 105))
-
-
 def test_targets_are_the_next_characters_of_their_blocks():
     ids = np.arange(100, 150)
     x, y = random_blocks(ids, 7, 300, np.random.default_rng(0))
@@ -93,9 +76,3 @@ def test_consecutive_blocks_predict_every_character_but_the_first_once(length, c
     np.testing.assert_array_equal(np.concatenate([x.ravel() for x, _ in batches]), ids[:-1])
     np.testing.assert_array_equal(np.concatenate([y.ravel() for _, y in batches]), ids[1:])
     assert all(x.shape == y.shape and x.shape[0] <= count and x.shape[1] <= length for x, y in batches)
-
-
-def test_text_of_a_file_keeps_its_newlines_and_drops_a_byte_order_mark(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo \xe2\x82\xac \xf0\x9f\x90\xbb\n")
-    assert read_text(path) == "one\r\ntwo \u20ac \U0001f43b\n"

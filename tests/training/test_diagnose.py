@@ -1,7 +1,5 @@
 """The diagnosis finds and names the first NaN or infinity."""
 
-import dataclasses
-import sys
 
 import numpy as np
 import pytest
@@ -32,19 +30,6 @@ def test_names_the_op_and_layer_that_make_an_infinity(model, batch):
     assert "first came out of linear in blocks.1.feed_forward" in message
 
 
-def test_finds_a_nan_that_occurs_only_in_training(model, batch, rng):
-    model.config = dataclasses.replace(model.config, dropout=0.75)
-    model.parameters()["token_embedding.table"][...] = 2e38  # and what dropout leaves, four times as large, is infinite
-    assert "first came out of dropout" in first_non_finite(model, [batch], [rng])
-
-
-def test_names_the_op_and_not_its_helper(model, batch):
-    # the sum of squares in the next norm overflows first; the norm returns NaN
-    model.parameters()["blocks.0.attention.w_o"] *= np.float32(1e32)
-    assert not np.isfinite(model.loss(*batch)[0])
-    assert "first came out of layer_norm in blocks.0.norm_2" in first_non_finite(model, [batch], [None])
-
-
 def test_finds_an_overflow_in_the_backward(model, batch):
     # values of zero hide w_o from the forward; the gradient of the values goes through it
     model.parameters()["blocks.0.attention.w_v"][...] = 0
@@ -56,11 +41,3 @@ def test_finds_an_overflow_in_the_backward(model, batch):
 
 def test_reports_a_step_without_a_nan(model, batch):
     assert first_non_finite(model, [batch], [None]) == "it does not occur again when the step is repeated"
-
-
-def test_profiling_ends_after_the_search(model, batch):
-    first_non_finite(model, [batch], [None])
-    assert sys.getprofile() is None
-    with pytest.raises(ValueError, match="GPT: ids"):
-        first_non_finite(model, [(batch[0][0], batch[1][0])], [None])
-    assert sys.getprofile() is None

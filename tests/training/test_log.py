@@ -33,14 +33,3 @@ def test_resumed_log_ends_at_the_step_of_the_checkpoint(tmp_path):
     Log(path, 3)
     assert [line["step"] for line in read_log(path)] == [1, 2, 3]
     assert [file.name for file in tmp_path.iterdir()] == ["log.jsonl"]
-
-
-def test_lines_that_a_run_writes_are_read(tmp_path):
-    path = tmp_path / "log.jsonl"
-    lines = [
-        {"step": 1, "loss": math.inf, "grad_norm": math.nan}, {"step": 2, "skipped": "the loss is nan"},
-        {"step": 10**15, "loss": 3.4e38, "seconds": 0},
-    ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"step": 3, "lo', encoding="utf-8")
-    assert [line["step"] for line in read_log(path)] == [1, 2, 10**15]
-    assert read_log(tmp_path / "none.jsonl") == []

@@ -9,7 +9,7 @@ import pytest
 import numpy_attention as na
 from numpy_attention.app.tasks import TASKS, make_task
 from numpy_attention.training.c28_loop import take_step, train
-from numpy_attention.training.c32_trainer import BATCH, DROPOUT, INITIAL, Trainer, generator
+from numpy_attention.training.c32_trainer import BATCH, INITIAL, Trainer, generator
 from numpy_attention.training.config import TrainConfig
 
 PAGE = Path(__file__).parents[2] / "docs" / "tasks.md"
@@ -42,18 +42,6 @@ def test_trainer_and_plain_loop_take_identical_steps(task, clip):
     assert [trainer.one_step()[0] for _ in range(STEPS)] == losses
     assert_same(trainer.model, model)
     assert any((p != start[name]).any() for name, p in model.parameters().items())
-
-
-@pytest.mark.parametrize("task", ["sum", "copy"])
-def test_trainer_and_plain_loop_draw_the_same_dropout(task):
-    trainer, model, optimizer = run_of(task, optimizer="adamw", dropout=0.3)
-    config = trainer.config
-    for step in range(STEPS):
-        batch = trainer.task.batch(generator(config, BATCH, step))
-        rng = generator(config, DROPOUT, step, 0)
-        losses = train(model, optimizer, [batch], lambda _, step=step: trainer.rate(step), config.clip, rng)
-        assert [trainer.one_step()[0]] == losses
-    assert_same(trainer.model, model)
 
 
 @pytest.mark.parametrize("shards", [2, 3, 5, 9])

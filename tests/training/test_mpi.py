@@ -119,21 +119,6 @@ def test_loss_and_gradients_of_all_ranks_are_those_of_the_batch(size, workers):
         np.testing.assert_allclose(sums[name], g, rtol=0, atol=1e-12 * max(1.0, np.abs(g).max()), err_msg=name)
 
 
-def test_ranks_without_a_shard_add_zeros():
-    model = gpt()
-    batch = tuple(array[:2] for array in padded_batch(np.random.default_rng(5)))
-    loss, _ = model.loss(*batch)
-
-    def on_rank(ranks):
-        with Workers(1) as pool:
-            mine = loss_and_gradients(model, batch, 5, pool, [None] * 5, part(ranks, 2))
-        return float(ranks.total(model.parameters(), *mine, False)[0]), bool(mine[1])
-
-    results = on_ranks(5, on_rank)
-    assert sum(has_gradients for _, has_gradients in results) == 2
-    assert all(total == pytest.approx(float(loss), rel=1e-12) for total, _ in results)
-
-
 def trainer(directory, ranks, text, **settings):
     fewer = {"steps": 6, "eval_every": 3, "save_every": 2, "workers": 1}
     return small_runs.trainer(directory, text, ranks, **(fewer | settings))
@@ -193,18 +178,6 @@ def test_all_ranks_end_with_one_error_when_one_refuses_its_input(capsys):
     assert [error.code for error in on_ranks(3, on_rank)] == [2, 2, 2]
     assert capsys.readouterr().err == "numpy-attention: cannot read the text\n"
     assert on_ranks(3, lambda ranks: ranks.together(lambda: ranks.rank)) == [0, 1, 2]
-
-
-def test_threads_are_used_for_enough_tokens_times_parameters(tmp_path, text, monkeypatch):
-    monkeypatch.setattr("numpy_attention.training.c32_trainer.usable_cores", lambda: 4)
-    count = trainer(tmp_path / "run", Ranks(), text, batch=6, context=8).model.num_parameters()
-    for enough, expected in ((48 * count, 4), (48 * count + 1, 1)):
-        monkeypatch.setattr("numpy_attention.training.c30_parallel.WORTH_THREADS", enough)
-        assert trainer(tmp_path / "run", Ranks(), text, batch=6, context=8, workers=0).workers.count == expected
-    for enough, expected in ((24 * count, 2), (24 * count + 1, 1)):  # two ranks on one machine share its cores
-        monkeypatch.setattr("numpy_attention.training.c30_parallel.WORTH_THREADS", enough)
-        runs = on_ranks(2, lambda ranks: trainer(tmp_path / "run", ranks, text, batch=6, context=8, workers=0))
-        assert [run.workers.count for run in runs] == [expected] * 2
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.app.main import main
 from tests.app.commands import trained
 
 RUNS = Path(__file__).parent / "before_the_move"
@@ -38,8 +37,3 @@ def test_run_saved_by_an_older_version_resumes_to_the_same_end(
         np.testing.assert_allclose(found[name], p, rtol=1e-3, atol=atol, err_msg=name)
     steps = [json.loads(line)["step"] for line in (directory / "log.jsonl").read_text("utf-8").splitlines()]
     assert steps == list(range(1, 9))
-
-
-def test_model_saved_by_an_older_version_can_be_sampled(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sample", str(RUNS / "text"), "--prompt", "the ", "--tokens", "12"]) == 0
-    assert capsys.readouterr().out.startswith("the ")

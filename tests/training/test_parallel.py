@@ -9,7 +9,7 @@ from numpy_attention.models.c23_gpt import GPT
 from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.ops.c12a_tiles import Pairs
 from numpy_attention.threads import share
-from numpy_attention.training.c28_loop import count_targets, shards
+from numpy_attention.training.c28_loop import shards
 from numpy_attention.training.c30_parallel import WORTH_THREADS, Workers, default_workers, loss_and_gradients, mean_loss
 
 
@@ -99,17 +99,6 @@ def test_no_shard_waits_for_a_failed_shard(failing):
         loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
 
 
-def test_batch_is_not_cut_into_more_shards_than_examples(batch):
-    cut = shards(batch, 8)
-    assert [len(shard[0]) for shard in cut] == [1] * 5
-    assert sum(count_targets(shard) for shard in cut) == count_targets(batch) == 18
-    assert [len(shard[0]) for shard in shards(batch, 2)] == [3, 2]
-
-
-def test_workers_are_at_most_the_examples_except_for_one_text():
-    assert [default_workers(batch, 10**9, cores=4) for batch in (1, 3, 64)] == [4, 3, 4]
-
-
 def test_short_step_uses_one_thread(monkeypatch):
     assert default_workers(20, WORTH_THREADS, cores=2) == 2
     assert default_workers(20, WORTH_THREADS - 1, cores=2) == 1
@@ -157,16 +146,6 @@ def no_limits(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with threadpoolctl.threadpool_limits(3, user_api="blas"):
         yield monkeypatch
-
-
-@pytest.mark.parametrize("name", ["OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"])
-@pytest.mark.parametrize(
-    ("value", "expected"), [("1", 1), ("7", 3), ("0", 3), ("-1", 3), ("", 3), ("all", 3)]
-)
-def test_blas_uses_at_most_the_threads_that_the_environment_allows(name, value, expected, no_limits):
-    no_limits.setenv(name, value)
-    with Workers(3) as pool, pool.lent():
-        assert blas_threads() == {expected}
 
 
 def test_blas_uses_one_thread_while_heads_are_divided_and_all_otherwise(no_limits):

@@ -74,18 +74,6 @@ def test_second_signal_ends_the_run_at_once(tmp_path, text):
     assert resume(tmp_path / "run").step == 4  # the last best; nothing of step 6 is saved
 
 
-@pytest.mark.parametrize("task", ["text", "copy", pytest.param("digits", marks=slow)])
-def test_recomputed_blocks_change_no_bit_of_a_run(tmp_path, text, task, monkeypatch):
-    monkeypatch.setattr(digits, "load_images", synthetic_digits)
-    monkeypatch.setattr(copying, "FRESH", 32)
-    settings = {"task": task, "dropout": 0.2, "steps": 3, "accumulate": 2, "layers": 2, "positions": "learned"}
-    runs = [trainer(tmp_path / str(on), text, **settings, recompute=on) for on in (False, True)]
-    for run in runs:
-        assert run.model.recompute == run.config.recompute
-        assert run.run() == "finished"
-    assert_same(runs[0], runs[1])
-
-
 def test_run_killed_after_its_last_checkpoint_repeats_the_lost_steps(tmp_path, text):
     whole = trainer(tmp_path / "whole", text)
     whole.run()
@@ -193,14 +181,6 @@ def test_best_checkpoint_survives_a_kill_in_its_save(tmp_path, text, monkeypatch
     assert checkpoint.load_arrays(tmp_path / "run" / checkpoint.BEST)[1]["step"] == 8
 
 
-def test_patience_stops_after_evaluations_without_a_new_best(tmp_path, text):
-    run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
-    losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
-    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
-    assert run.run() == "stopped early"
-    assert run.step == 8
-
-
 def poison(run, steps, monkeypatch):
     """A run in which the batches of these steps make the model fail once."""
     draw, loss = run.task.batch, run.model.loss
@@ -235,9 +215,3 @@ def test_bad_steps_are_skipped_if_asked_and_logged_also_by_a_resumed_run(tmp_pat
     assert resumed.run() == "finished"
     assert log_without_times(tmp_path / "part") == log_without_times(tmp_path / "whole")
     assert_same(whole, resumed)
-
-
-def test_too_many_bad_steps_end_the_run(tmp_path, text, monkeypatch):
-    run = poison(trainer(tmp_path / "run", text, skip_bad_steps=2), {3, 5, 7}, monkeypatch)
-    with pytest.raises(NonFiniteError, match="step 8: the loss is nan"):
-        run.run()

@@ -23,13 +23,6 @@ def test_date_is_written_in_its_form(form, written):
     assert dates.write_date(dt.date(1987, 3, 3), dates.FORMS[form]) == written
 
 
-@pytest.mark.parametrize(
-    ("day", "ending"), [(1, "st"), (2, "nd"), (3, "rd"), (11, "th"), (12, "th"), (13, "th"), (22, "nd"), (30, "th")]
-)
-def test_ordinal_endings_are_english(day, ending):
-    assert dates.write_date(dt.date(2001, 5, day), "{day}{th}") == f"{day}{ending}"
-
-
 def test_held_out_pairs_of_form_and_date_never_appear_in_training():
     rng = np.random.default_rng(0)
     training = {source for source, _ in dates.draw_dates(5_000, rng, held_out=False)}

@@ -4,18 +4,8 @@ import importlib.util
 
 import pytest
 
-from numpy_attention.app.tasks import make_task
 from numpy_attention.errors import InputError
-from numpy_attention.training.config import TrainConfig
 from numpy_attention.training.tasks import digits
-from tests.training.tasks.trained import synthetic_digits
-
-
-def test_every_fifth_image_is_held_out(monkeypatch):
-    monkeypatch.setattr(digits, "load_images", synthetic_digits)
-    task = make_task(TrainConfig(task="digits"))
-    assert len(task.train[0]) == 160
-    assert len(task.test[0]) == 40
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ import numpy_attention as na
 from numpy_attention.app.main import main
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.c36_load import load_pretrained
-from numpy_attention.pretrained.c37_low_rank import low_rank_of
-from numpy_attention.training.c29_checkpoint import load_arrays
 from tests.app.commands import no_pictures
 from tests.pretrained import tiny
 from tests.training.small_runs import assert_same, resume
@@ -57,26 +55,12 @@ def test_resumed_run_equals_uninterrupted_run_bit_for_bit(tmp_path, folder, text
     assert_same(whole, rest)
 
 
-def test_checkpoint_holds_only_the_low_rank_change(tmp_path, folder, text):
-    trainer = run_from(folder, tmp_path / "run", "text", text=text, context=12)
-    trainer.save()
-    arrays, meta = load_arrays(tmp_path / "run" / "checkpoint.npz")
-    held = {name.removeprefix("parameters.") for name in arrays if name.startswith("parameters.")}
-    assert held == trainer.model.parameters().keys()
-    assert meta["task"].keys() == {"from_sha256", "sha256"}
-
-
 def test_refuses_another_model_at_the_same_path(tmp_path, folder, text, capsys):
     run_from(folder, tmp_path / "run", "text", text=text, context=12).save()
     settings = tiny.LLAMA | {"max_position_embeddings": 160}
     tiny.write_safetensors(folder / "model.safetensors", tiny.tensors_of("another", settings))
     with pytest.raises(InputError, match="the model of --from is not the one that the run started from; give its"):
         resume(tmp_path / "run")
-
-
-@pytest.mark.parametrize(("given", "alpha"), [(5.0, 5.0), (0.0, 4.0)], ids=["given", "twice the rank"])
-def test_lora_alpha_scales_the_low_rank_change(tmp_path, folder, text, given, alpha):
-    assert low_rank_of(run_from(folder, tmp_path / "run", "text", text=text, lora_alpha=given).model) == (2, alpha)
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -105,16 +89,11 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--lora", "4"], "--lora changes a pretrained model: name one with --from"),
         (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model has no effect with this --from"),
         (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
         (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
         (["--from", "BERT"], "is not a language model"),
-        (["--from", "smollm3"], "there is no file, folder or model called smollm3"),
-        (["--from", "FOLDER", "--lora", "-1"], "--lora must be at least 0"),
-        (["--from", "FOLDER", "--lora", "25"], "--lora must be at most 24, the width of the model, got 25"),
         (["--from", "RUN"], "is the output of a training run; continue it with --resume"),
-        (["--from", "FOLDER", "--keep", "all"], "--keep must be one of adapter, merged"),
     ],
 )
 def test_impossible_options_give_one_line_of_error(tmp_path, folder, text, options, message, capsys):

@@ -88,15 +88,3 @@ def test_task_runs_and_resumes_from_the_command_line(tmp_path, capsys, monkeypat
     assert main(["train", "--resume", str(directory)]) == 0
     assert main(["sample", str(directory)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_refuses_sizes_that_do_not_fit_the_task(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    for task, *bad in (
-        ("sum", "--heads=3"), ("reverse", "--positions=rotary"), ("copy", "--heads=3"),
-        ("dates", "--context=10"), ("induction", "--heads=3"), ("induction", "--context=30"),
-        ("text", "--as-in-the-lesson"),
-    ):  # fmt: skip
-        assert main(["train", "--task", task, *bad]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
-    assert not list(tmp_path.iterdir())
