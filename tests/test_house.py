@@ -139,16 +139,6 @@ def test_no_two_files_import_each_other() -> None:
     assert not circle(imports)
 
 
-def test_no_two_packages_import_each_other() -> None:
-    """Imports inside functions count, too."""
-    imports: dict[str, list[str]] = {package: [] for package in LEVEL_OF}
-    for path in FILES:
-        package = path.relative_to(PACKAGE).with_suffix("").parts[0]
-        others = ["__init__" if module == "numpy_attention" else module.split(".")[1] for module in ours(path)]
-        imports[package] += [other for other in others if other != package]
-    assert not circle(imports)
-
-
 @each(FILES, name_of)
 def test_numpy_is_the_only_dependency_at_the_top_of_a_file(path: Path) -> None:
     at_the_top = sys.stdlib_module_names | {"numpy", "numpy_attention"}
@@ -312,20 +302,6 @@ def test_public_names_are_unique_documented_and_complete() -> None:
         assert inspect.getdoc(getattr(na, name)), f"na.{name} has no docstring"
     with pytest.raises(AttributeError, match=r"numpy_attention.*'sofmax'"):
         _ = na.sofmax
-
-
-@pytest.mark.slow
-def test_plots_and_pretrained_are_imported_at_first_use() -> None:
-    code = (
-        "import sys, numpy_attention as na\n"
-        "packages = {name.split('.')[1] for name in sys.modules if name.startswith('numpy_attention.')}\n"
-        "assert not packages & {'app', 'pretrained', 'tutor'}, packages\n"
-        "assert 'importlib' not in vars(na) and 'Any' not in vars(na)\n"
-        "na.plots.matrix_map, na.import_safetensors, na.load_pretrained\n"
-        "assert {'numpy_attention.app.plots', 'numpy_attention.pretrained'} <= set(sys.modules)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_version_is_equal_in_all_files() -> None:

@@ -3,7 +3,6 @@
 import doctest
 import importlib
 import inspect
-import re
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +20,6 @@ EXAMPLES = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).rem
 
 def docstring(name: str) -> str:
     return inspect.getdoc(getattr(ops, name)) or ""
-
-
-@each(FORWARD)
-def test_forward_docstring_has_its_parts_in_order(name: str) -> None:
-    parts = re.findall(r"^(Formula|Shapes|Units|Raises|Source): *\S", docstring(name), re.MULTILINE)
-    assert [part for part in parts if part != "Units"] == ["Formula", "Shapes", "Raises", "Source"]
-    assert parts == sorted(parts, key=["Formula", "Shapes", "Units", "Raises", "Source"].index)
 
 
 @each(EXAMPLES)

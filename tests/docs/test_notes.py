@@ -63,13 +63,3 @@ def test_every_backward_of_part_one_has_a_note() -> None:
             continue
         noted = {note.function for note in read_notes(notes, path.read_text("utf-8"))} if notes.exists() else set()
         assert backwards <= noted, f"{path.name}: no note on {', '.join(sorted(backwards - noted))}"
-
-
-@each(FILES, name_of)
-def test_links_of_notes_have_targets(path: Path) -> None:
-    for text, target in re.findall(r"\[([^]]+)\]\(([^)]+)\)", path.read_text("utf-8")):
-        assert (ROOT / target).is_file(), f"{path.name}: {target}"
-        numbers = re.findall(r'^"""Chapter (\d+)', (ROOT / target).read_text("utf-8"))
-        titles = {f"Chapter {number}" for number in numbers}
-        titles |= {f"tutorial {int(number)}" for number in re.findall(r"tutorials/(\d+)-", target)}
-        assert not re.search(r"\d", text) or text in titles, f"{path.name}: {text} is not {target}"

@@ -56,12 +56,3 @@ def test_every_included_piece_of_source_exists(page: Path) -> None:
         start = text.find(options.get("start-at", ""))
         assert start >= 0, f"{path.name} {options}: no line with the start"
         assert text[start:].find(options.get("end-at", "")) >= 0, f"{path.name} {options}: no line with the end"
-
-
-def test_every_page_is_in_a_table_of_contents() -> None:
-    contents = "".join(page.read_text("utf-8") for page in PAGES if page.stem == "index")
-    for page in PAGES:
-        if page.stem != "index":
-            names = [re.escape(page.stem), r"\*"] if page.parent == DOCS else [re.escape(page.stem)]
-            listed = re.search(rf"^({'|'.join(names)})$", contents, re.MULTILINE)
-            assert listed, f"{name_of(page)} is in no table of contents"

@@ -1,12 +1,9 @@
 """docs/teaching.md and docs/slides.md: minutes, exercises and mistakes agree with the book."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import numpy_attention as na
 from numpy_attention.tutor import MISTAKES
@@ -60,20 +57,3 @@ def test_code_of_the_slides_is_attention_and_its_backward(rng: np.random.Generat
     for name, by_package, by_function in zip(("dq", "dk", "dv"), expected, of_function):
         np.testing.assert_allclose(names[name], by_package, rtol=1e-12, atol=1e-14)
         np.testing.assert_allclose(by_function, by_package, rtol=1e-12, atol=1e-14)
-
-
-@pytest.fixture
-def sandbox(tmp_path: Path) -> list[str]:
-    """The beginning of the command on the page, for two answers in a folder."""
-    options = re.search(r"bwrap (--.*?)\\\n +(--.*?)\\\n", TEACHING)
-    assert options
-    hidden = options[2].replace("$PWD", str(tmp_path)).replace("$name", "own").replace('"', "")
-    command = ["bwrap", *options[1].replace("--tmpfs /tmp", "").split(), *hidden.split()]  # pytest may work in /tmp
-    for name in ("own", "other"):
-        (tmp_path / "answers" / name).mkdir(parents=True)
-        (tmp_path / "answers" / name / "softmax.py").touch()
-    if shutil.which("bwrap") is None:
-        pytest.skip("bubblewrap is not installed")
-    if subprocess.run([*command, "true"], check=False, capture_output=True, timeout=60).returncode:
-        pytest.skip("this system does not allow namespaces")
-    return command

@@ -76,17 +76,6 @@ def test_solution_is_shown_after_the_exercise_is_passed(tmp_path: Path, capsys: 
         assert "def softmax_backward" in capsys.readouterr().out
 
 
-def test_solution_is_shown_if_its_name_is_given_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["grade", str(tmp_path), "--solution", "gelu"]
-    assert command_line(asked) == 1
-    assert "your answer was not found here, so here is the last hint" in capsys.readouterr().out
-    assert command_line([*asked, "--solution", "gelu"]) == 0
-    output = capsys.readouterr().out
-    assert "y = x P(x) is a product" in output
-    assert "def gelu_backward" in output
-    assert not list(tmp_path.iterdir()), "the student's folder must stay empty"
-
-
 def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, "softmax", RIGHT)
     written(tmp_path, "linear", "return dy, w, dy")

@@ -12,9 +12,6 @@ ATTENTION = """scores = q @ k.swapaxes(-1, -2) / np.asarray(np.sqrt(q.shape[-1])
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights = e / e.sum(axis=-1, keepdims=True)
     return weights @ v, weights"""
-BACK = """dweights = dy @ v.swapaxes(-1, -2)
-    dscores = {} * scale
-    return dscores @ k, dscores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dy"""
 ROTARY = """d_k = x.shape[-1]
     a = positions[..., None] * base ** (-np.arange(0, d_k, 2) / d_k)
     cos, sin = np.cos(a).astype(x.dtype), {}np.sin(a).astype(x.dtype)
@@ -42,22 +39,11 @@ LOW_RANK = """rows, x_rows = dy.reshape(-1, dy.shape[-1]), x.reshape(-1, x.shape
 
 NAMED = {
     "sign_of_the_sum": ("softmax", "return y * (dy + (dy * y).sum(axis=axis, keepdims=True))"),
-    "y_missing_from_dy": ("softmax", "return dy - y * (dy * y).sum(axis=axis, keepdims=True)"),
     "mean_of_all_places": (
         "embedding", "dtable[...] = dy.reshape(-1, dy.shape[-1]).mean(axis=0)\n    return dtable"),
-    "ids_not_flattened": ("embedding", "for n, v in enumerate(ids):\n        dtable[v] += dy[n]\n    return dtable"),
     "nan_for_a_fully_masked_query": ("attention_forward", ATTENTION),
-    "mask_ignored": ("attention_forward", ATTENTION.replace("if mask is not None:", "if False:")),
-    "softmax_over_the_queries": ("attention_forward", ATTENTION.replace("axis=-1", "axis=-2")),
-    "average_left_out": ("attention", BACK.format("weights * dweights")),
-    "softmax_left_out": ("attention", BACK.format("dweights")),
-    "turned_the_other_way": ("rotary", ROTARY.format("-")),
-    "kept_not_scaled_up": ("dropout", "return (x, 1) if rng is None else (x * kept, kept)", "return dy * cache"),
     "RootLeftOut": ("adam", ADAM.format("(1 - b1**t)", "(1 - b2**t)", "v_hat")),
-    "PowerOfTheBracket": ("adam", ADAM.format("(1 - b1) ** t", "(1 - b2) ** t", "np.sqrt(v_hat)")),
     "one_sided": ("differences", LOOP.format("((f(x + step) - f(x)) * dy).sum() / h")),
-    "mean_of_the_means": ("several_workers", "return {n: sum(g[n] for g in grads) / len(grads) for n in grads[0]}"),
-    "scale_left_out_of_db": ("low_rank", LOW_RANK),
     "zero_drawn": ("top_p", UNWRITTEN, "return int(np.searchsorted(np.cumsum(probabilities), u))"),
 }
 

@@ -117,4 +117,4 @@ def conduct() -> Iterator[Corner]:
                r"likely mistake: d\(argument y\): .*factor.*\bx\b")
 
     yield Corner("everything wrong in a large array", "half the gradient of 10,000,000 squares", square,
-                 times(0.5, square_vjp), lambda rng: (rng.standard_normal(10_000_000),), "wrong", slow=True)  # half a minute
+                 times(0.5, square_vjp), lambda rng: (rng.standard_normal(10_000_000),), "wrong", slow=True)
