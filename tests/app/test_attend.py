@@ -84,3 +84,9 @@ def test_refuses_undrawable_arguments_in_one_line(options: list[str], message: s
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 2)  # the first line says that no model is given
     assert message in err
+
+
+def test_attend_draws_text_encoder_with_special_tokens(tmp_path: Path, draw: Draw) -> None:
+    panels, _ = draw(tiny.write(tmp_path, "bert"), "--text", "the rains", "--layer", "1")
+    assert list(panels) == ["head 0", "head 1", "head 2"]
+    assert ticks(panels["head 0"].yaxis) == ["[CLS]", "the", "rain", "##s", "[SEP]"]

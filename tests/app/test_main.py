@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.app.main import main
+from numpy_attention.pretrained.fetch import SOURCES
 from tests.app.commands import refused
 
 ROOT = Path(__file__).parents[2]
@@ -61,3 +62,13 @@ def test_reader_that_closes_the_pipe_ends_the_command_silently() -> None:
     assert "Traceback" not in said
     assert "Error" not in said
     assert process.returncode == 1
+
+
+def test_fetch_prints_the_path_and_the_license(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
+    path = tmp_path / SOURCES["minilm"].model
+    path.mkdir()
+    assert main(["fetch", "minilm"]) == 0
+    assert capsys.readouterr() == (f"{path}: license Apache-2.0\n", "")

@@ -234,3 +234,15 @@ def test_page_shows_how_to_save_the_help_topics(tmp_path):
     block = re.search(r"<!-- topics -->\s*```sh\npython3 -c \"([^\"]*)\"\n```", page)
     subprocess.run([sys.executable, "-c", block[1]], cwd=tmp_path, check=True)
     assert len(read_text(tmp_path / "topics.txt")) > 400_000
+
+
+def test_refuses_another_text_in_a_resumed_run(tmp_path, text, monkeypatch, capsys):
+    half = half_done(tmp_path, text, monkeypatch)
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text("utf-8").replace("quick", "brown"))
+    before = {path.name: path.read_bytes() for path in half.iterdir()}
+    capsys.readouterr()
+    err = refused(capsys, "train", "--resume", half, "--text", other)
+    assert "the text is not the one that the run was trained on; give its path with --text" in err
+    assert "--from" not in err
+    assert {path.name: path.read_bytes() for path in half.iterdir()} == before

@@ -126,3 +126,14 @@ def test_refuses_a_template_with_tokens_missing_from_the_tokenizer():
     bare.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(InputError, match=r"has no token '<\|im_end\|>'"):
         Chat(Tokenizer(bare, template=tiny.CHATML))
+
+
+@pytest.mark.parametrize(("template", "bos", "first"), [
+    (PLAIN, 1, []), ("{{ bos_token }}" + PLAIN, 1, [1]), ("{{ bos_token }}" + PLAIN, None, []),
+])  # fmt: skip
+def test_a_conversation_begins_with_the_token_that_the_template_names(template, bos, first):
+    tokenizer = byte_pairs(template)
+    tokenizer.bos = bos
+    assert Chat(tokenizer).opening.tolist() == first
+    spoken = Chat(tokenizer, "the rain").opening.tolist()
+    assert spoken == [*first, *as_written(tokenizer, "<|im_start|>system\nthe rain<|im_end|>\n")]

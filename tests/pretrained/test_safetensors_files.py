@@ -140,3 +140,15 @@ def test_export_of_infinity_is_refused_and_keeps_the_old_file(low_rank, rng, tmp
     with pytest.raises(ValueError, match=r"export_safetensors: blocks\.0\.attention\.w_q.* must be finite, got inf at"):
         na.export_safetensors(changed if low_rank else base, path)
     assert path.read_bytes() == b"good"
+
+
+def test_export_refuses_a_model_if_arrays_would_be_left_out(rng, tmp_path):
+    base, changed = tuned("gpt", rng)
+    changed.unfreeze()
+    with pytest.raises(ValueError, match=r"blocks\.0\.norm_1\.gamma also learns .*call merge_low_rank first"):
+        na.export_safetensors(changed, tmp_path / "more.safetensors")
+    count = len(base.parameters())
+    base.freeze()
+    with pytest.raises(ValueError, match=f"{count} arrays are frozen and would be left out; call unfreeze first"):
+        na.export_safetensors(base, tmp_path / "less.safetensors")
+    assert not list(tmp_path.iterdir())

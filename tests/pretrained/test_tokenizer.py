@@ -173,3 +173,34 @@ def test_error_for_a_text_that_cannot_be_encoded(tiny_one):
     no_unknown = Tokenizer(tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="[UNK]")))
     with pytest.raises(InputError, match=r"^the tokenizer cannot encode the text: "):
         no_unknown.encode("b")
+
+
+@pytest.mark.parametrize(("about", "ids"), [({}, [24, 25]), ({"do_lower_case": True}, [24, 25]),
+                                            ({"do_lower_case": False}, [1, 25])])  # fmt: skip
+def test_the_settings_of_a_bert_override_its_tokenizer(about, ids, tmp_path):
+    """As in `transformers` 5.23."""
+    path = tiny.write(tmp_path, "bert")
+    (path / "tokenizer_config.json").write_text(json.dumps(about))
+    assert tokenizer_of_folder(path).encode("THE rain").tolist() == ids
+
+
+def test_a_saved_tokenizer_is_complete(tiny_one):
+    saved = json.loads(json.dumps(tiny_one.saved()))
+    again = Tokenizer(tokenizers.Tokenizer.from_str(saved["tokenizer"]), saved["stop"])
+    np.testing.assert_array_equal(again.encode("the user <|im_end|>"), tiny_one.encode("the user <|im_end|>"))
+    assert again.stop == tiny_one.stop
+
+
+def test_the_chat_template_may_be_in_a_separate_file(tmp_path):
+    path = tiny.write(tmp_path, "gpt2")
+    two = [{"name": "tool_use", "template": "y"}, {"name": "default", "template": "x"}]
+    cases = [({}, "{{ 5 }}"), ({"chat_template": "x"}, "x"), ({"chat_template": two}, "x")]
+    cases += [({"chat_template": wrong}, "{{ 5 }}") for wrong in ([], two[:1], [5, "x", {"name": "default"}])]
+    for about, expected in cases:
+        (path / "tokenizer_config.json").write_text(json.dumps(about))
+        (path / "chat_template.jinja").write_text("{{ 5 }}")
+        assert tokenizer_of_folder(path).template == expected
+    (path / "tokenizer_config.json").unlink()
+    assert tokenizer_of_folder(path).stop == frozenset()
+    (path / "special_tokens_map.json").write_text(json.dumps({"eos_token": "<|im_end|>"}))
+    assert tokenizer_of_folder(path).stop == {2}

@@ -1,6 +1,9 @@
 """The progress of a run: a bar on a terminal, otherwise lines."""
 
 
+import sys
+from types import SimpleNamespace
+
 from numpy_attention.training.progress import Progress
 
 ENTRY = {
@@ -19,3 +22,32 @@ def test_line_shows_figures_speed_and_remaining_time(capsys):
     assert out.startswith("step  50/200  loss 1.2500  val_loss 1.5000  12,346 tokens/s  ")
     assert 299 <= int(out.split()[-3]) <= 301
     assert out.endswith(" s left\n")
+
+
+def test_terminal_shows_a_bar_below_the_lines(monkeypatch):
+    seen = []
+
+    class Bar:
+        def __init__(self, **options):
+            seen.append(("bar", options["total"], options["initial"]))
+
+        def set_postfix_str(self, text, refresh):
+            seen.append(text)
+
+        def update(self, steps):
+            seen.append(steps)
+
+        def write(self, text):
+            seen.append(text)
+
+        def close(self):
+            seen.append("closed")
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setitem(sys.modules, "tqdm", SimpleNamespace(tqdm=Bar))
+    with Progress(200, 49) as progress:
+        progress.advance(ENTRY)
+        progress.line(ENTRY)
+        progress.advance(None)
+    line = "step  50/200  loss 1.2500  val_loss 1.5000  12,346 tokens/s"
+    assert seen == [("bar", 200, 49), "loss 1.250, 12,346 tokens/s", 1, line, 1, "closed"]

@@ -215,3 +215,11 @@ def test_bad_steps_are_skipped_if_asked_and_logged_also_by_a_resumed_run(tmp_pat
     assert resumed.run() == "finished"
     assert log_without_times(tmp_path / "part") == log_without_times(tmp_path / "whole")
     assert_same(whole, resumed)
+
+
+def test_patience_stops_after_evaluations_without_a_new_best(tmp_path, text):
+    run = trainer(tmp_path / "run", text, steps=100, patience=2, eval_every=2)
+    losses = iter([3.0, 1.0, 2.0, 1.0, 0.5])
+    run.task.evaluate = lambda model, workers: {"val_loss": next(losses)}
+    assert run.run() == "stopped early"
+    assert run.step == 8

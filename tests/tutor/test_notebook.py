@@ -126,3 +126,8 @@ na.grade('softmax', hint=1)
         capture_output=True, text=True, check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_printed_text_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = graded("print('here', dy.shape); return dy, dy", capsys)
+    assert "\n\n  Your code printed:\n    here (2,)\n" in text
