@@ -9,7 +9,7 @@ from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, gradcheck_layer, gradcheck_vjp, why
 from numpy_attention.layers import LayerNorm
 from tests.gradcheck.acceptance.strangers import STRANGERS, Stranger
-from tests.gradcheck.planted import caught
+from tests.gradcheck.planted import caught, diagnosis_of
 
 
 def test_a_wrong_parameter_of_a_layer_is_named(rng: np.random.Generator) -> None:
@@ -92,3 +92,26 @@ def test_the_diagnosis_has_a_budget_of_time(rng: np.random.Generator, monkeypatc
     monkeypatch.setattr(why, "SECONDS", 0.0)
     with pytest.raises(GradientError, match="no simple rule found"):
         gradcheck_vjp(np.cumsum, lambda dy, x: np.cumsum(dy), (rng.standard_normal(6),))
+
+
+@pytest.mark.parametrize(("said", "f", "vjp"), [
+    ("divided by 3 (axis 0 of x) once too often", np.sin, lambda dy, x: dy * np.cos(x) / 3),
+    ("right up to a factor of 1 +1.0e-03", np.sin, lambda dy, x: 1.001 * dy * np.cos(x)),
+    ("shifted by one along axis 1", lambda x: 3 * x, lambda dy, x: np.pad(3 * dy, ((0, 0), (1, 0)))[:, :-1]),
+    ("a permutation instead of its inverse", lambda x: np.sort(x, axis=1),
+     lambda dy, x: np.take_along_axis(dy, np.argsort(x, axis=1), 1)),
+    ("in the wrong direction over the places along axis 1", lambda x: np.cumsum(np.sin(x), axis=1),
+     lambda dy, x: np.cumsum(dy, axis=1) * np.cos(x)),
+    ("wrong only in the last place along axis 0", np.sin, lambda dy, x: dy * np.cos(x) * [[1], [1], [1.3]]),
+])
+def test_a_simple_rule_is_named(said: str, f: Any, vjp: Any, rng: np.random.Generator) -> None:
+    assert said in diagnosis_of(f, vjp, rng.standard_normal((3, 6)))
+
+
+def test_an_option_or_a_mask_is_named(rng: np.random.Generator) -> None:
+    x, keep = rng.standard_normal((3, 5)), rng.random((3, 5)) < 0.5
+    message, _ = caught(lambda x, rate: (np.sin(x) / rate, x), lambda dy, x: dy * np.cos(x), (x,), rate=0.3)
+    assert "dx: rate is applied once too often" in message
+    message = diagnosis_of(lambda x, keep: np.where(keep, np.sin(x), 0.0),
+                           lambda dy, x, keep: np.where(keep, 0.0, dy * np.cos(x)), x, keep)
+    assert "right with ~keep in place of keep: the backward inverts keep" in message

@@ -1,8 +1,6 @@
 """`na.grade` grades functions of this process, with the text of the command."""
 
 import io
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from numpy_attention.tutor.catalogue import EXERCISES
 from numpy_attention.tutor.page import exercise_texts
 from tests.tutor import hand_in
 
-ROOT = Path(__file__).parents[2]
 LINES = {
     "right": hand_in.RIGHT,
     "known": "return y * (1 - y) * dy",
@@ -105,27 +102,6 @@ def test_unchanged_exercise_is_to_do(name: str, monkeypatch: pytest.MonkeyPatch)
     result = na.grade(name, *(own[needed] for needed in EXERCISES[name].needed))
     assert result is not None
     assert result.state == "to do"
-
-
-@pytest.mark.slow
-def test_grade_is_imported_at_its_first_use_and_works_without_processes(tmp_path: Path) -> None:
-    """As in a browser."""
-    code = """
-import sys
-for name in ("fcntl", "resource", "_multiprocessing", "hypothesis"):
-    sys.modules[name] = None
-import numpy_attention as na
-import numpy_attention.tutor.page
-assert 'numpy_attention.tutor.notebook' not in sys.modules
-result = na.grade('softmax', lambda dy, cache: cache[0] * dy)
-assert result.state == "wrong" and "sum_left_out" in result.text
-na.grade('softmax', hint=1)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, check=False,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def test_printed_text_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
