@@ -1,4 +1,4 @@
-"""The docstring of every op gives its formula, shapes, errors and source, and all examples run."""
+"""All examples in docstrings run, and the docstring of every op has one."""
 
 import doctest
 import importlib

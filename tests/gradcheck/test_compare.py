@@ -1,8 +1,4 @@
-"""Before the comparison, gradients are validated: NaN, shapes, changed arrays. Then the round-off is measured.
-
-The tolerance allows round-off, but not a gradient that is wrong only at one point and jumps there. A gradient in
-float32 or float16 is compared with the same backward in float64, element by element.
-"""
+"""Gradients are validated before the comparison: NaN, dtypes, changed arrays; few digits are not called right."""
 
 import re
 from typing import Any

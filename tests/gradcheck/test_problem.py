@@ -1,8 +1,4 @@
-"""Ops, functions and layers in one form: inputs by name or place, gradients in order, trees, complex numbers, options.
-
-The function gets its options, whatever their names are. Every input and parameter of a layer is checked; the layer does
-not change.
-"""
+"""Ops, functions and layers in one form: inputs by name or place, gradients in order, trees, complex numbers."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -220,3 +220,12 @@ TARGET = np.arange(12).reshape(3, 4) / 7
 ], ids=["a target", "a loss", "a shape", "a divisor", "no derivative"])
 def test_functions_that_need_a_length_are_not_reported(f: Any, vjp: Any, rng: np.random.Generator) -> None:
     with_ones(f, vjp, rng.standard_normal((3, 4)))
+
+
+def test_a_write_into_an_input_that_changes_nothing_is_found(x: np.ndarray) -> None:
+    def doubled(x: np.ndarray) -> np.ndarray:
+        x += 0
+        return 2 * x
+
+    with pytest.raises(GradientError, match=r"the forward raises ValueError \(.*\) if the inputs are read-only"):
+        in_layouts(doubled, lambda dy, x: 2 * dy, x)

@@ -1,7 +1,4 @@
-"""Trees are taken apart by name and put together in the same containers, and numbers keep their kinds.
-
-Gradients may have any of the usual forms; for a wrong form, one line gives its place.
-"""
+"""Gradients may have any of the usual forms: in order, by name, one tree."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Lesson 002: why 1 / sqrt(d_k), measured; padding masks for unequal lengths; why several heads."""
+"""Lesson 002: why 1 / sqrt(d_k), measured."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Chapter 33: GGUF files are read like with the package gguf, and a file that claims more than it holds is refused."""
+"""Chapter 33: GGUF files are read like with the package gguf; a part of a file and another byte order are refused."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""The model that a command means: names, files, folders and runs. Also: `fetch`."""
+"""The model that a command means: names, files, folders and runs."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Chapter 34: every parameter gets its tensor, transposed and reordered as in this book."""
+"""Chapter 34: the rows of interleaved rotary pairs are reordered into halves."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Chapter 35: from text to ids and back, compared with the original program and with the merges of this book."""
+"""Chapter 35: from text to ids and back, for folders and GGUF files."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""An entry draws its inputs, builds its layer, and makes the wrong calls that it lists."""
+"""An entry draws its inputs and builds its layer, and a row of a page is an entry."""
 
 from typing import Any
 
