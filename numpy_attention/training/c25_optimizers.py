@@ -30,10 +30,8 @@ only by the schedule; we multiply it by the learning rate, as PyTorch does. And 
 no reason to pull a bias or the gamma of a norm towards zero.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -48,7 +46,7 @@ class Helpers(Protocol):
 
     count: int
 
-    def map(self, function: Callable[[int], None], items: Iterable[int]) -> Iterator[None]:
+    def map(self, function: Callable[[Any], None], items: Iterable[Any]) -> Iterator[None]:
         """The results of the function for all items, in order."""
 
 
@@ -71,15 +69,9 @@ class SGD:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
         for name, parameter in self.parameters.items():
-            if not self.momentum:
-                for p, g in in_pieces(parameter, grads[name]):
-                    p -= rate * g
-                continue
-            for p, g, u in in_pieces(parameter, grads[name], self.u[name]):
-                # u = momentum u + g
-                u *= self.momentum
-                u += g
-                # p = p - learning_rate u
+            for p, g, u in in_pieces(parameter, grads[name], self.u.get(name, grads[name])):
+                if self.momentum:  # without it, u is g
+                    u[...] = self.momentum * u + g
                 p -= rate * u
 
     def state(self) -> dict[str, np.ndarray]:
@@ -121,39 +113,29 @@ class Adam:
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
+        pieces = [
+            (*piece, self.weight_decay if parameter.ndim >= 2 else 0.0)
+            for name, parameter in self.parameters.items()
+            for piece in in_pieces(parameter, grads[name], self.m[name], self.v[name])
+        ]
         if self.workers is None:
-            self._move(grads, rate)
+            self._update(pieces, rate)
         else:
-            count = self.workers.count
-            list(self.workers.map(lambda worker: self._move(grads, rate, worker, count), range(count)))
+            shares = [pieces[i :: self.workers.count] for i in range(self.workers.count)]
+            list(self.workers.map(lambda share: self._update(share, rate), shares))
 
-    def _move(self, grads: Mapping[str, np.ndarray], rate: float, worker: int = 0, workers: int = 1) -> None:
-        """The whole step, or one worker's part of it: every `workers`-th piece of each parameter."""
-        correction_1 = 1 - self.beta_1**self.steps
-        correction_2 = 1 - self.beta_2**self.steps
-        root_2 = math.sqrt(correction_2)
-        for name, parameter in self.parameters.items():
-            shrink = 1.0 - rate * self.weight_decay if parameter.ndim >= 2 else 1.0
-            pieces = in_pieces(parameter, grads[name], self.m[name], self.v[name])
-            for p, g, m, v in islice(pieces, worker, None, workers):
-                # p = (1 - learning_rate weight_decay) p
-                if shrink != 1.0:
-                    p *= shrink
-                # m = beta_1 m + (1 - beta_1) g
-                m *= self.beta_1
-                m += (1 - self.beta_1) * g
-                # v = beta_2 v + (1 - beta_2) g^2
-                v *= self.beta_2
-                square = g * g
-                square *= 1 - self.beta_2
-                v += square
-                # p = p - learning_rate m_hat / (sqrt(v_hat) + eps), in a form without arrays for m_hat and v_hat:
-                # m_hat / (sqrt(v_hat) + eps) = (root_2 / correction_1) m / (sqrt(v) + root_2 eps)
-                move = np.sqrt(v, out=square)
-                move += root_2 * self.eps
-                np.divide(m, move, out=move)
-                move *= rate * root_2 / correction_1
-                p -= move
+    def _update(self, pieces: list[Any], rate: float) -> None:
+        t = self.steps
+        for p, g, m, v, decay in pieces:
+            if decay:  # AdamW
+                p *= 1 - rate * decay
+            m *= self.beta_1
+            m += (1 - self.beta_1) * g
+            v *= self.beta_2
+            v += (1 - self.beta_2) * g**2
+            m_hat = m / (1 - self.beta_1**t)
+            v_hat = v / (1 - self.beta_2**t)
+            p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything besides the parameters that the next step needs, as arrays to save."""
