@@ -76,15 +76,11 @@ def layer_norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, eps: float = 
     """
     check_shapes("layer_norm", SHAPES["layer_norm"], fixes=FIXES, x=x, gamma=gamma, beta=beta)
     eps = require_number("layer_norm", "eps", eps, above=0, fix=WHY_EPS)
-    d = x.shape[-1]
-
-    x_hat = x - sum_in_rows(x) / d  # x - mean, multiplied by r below
-    var = dot_in_rows(x_hat, x_hat) / d  # (..., 1)
-    var[np.isinf(var)] = np.nan  # the squares have overflowed, and x_hat must not become 0 in silence
+    deviation = x - sum_in_rows(x) / x.shape[-1]  # x - mean
+    var = _mean_of_squares(deviation)  # (..., 1)
     r = 1.0 / np.sqrt(var + eps)
-    x_hat *= r
-    y = x_hat * gamma
-    y += beta
+    x_hat = deviation * r
+    y = gamma * x_hat + beta
     return y, NormCache(x_hat, r, gamma)
 
 
@@ -97,15 +93,12 @@ def layer_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, n
     require_cotangent("layer_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
     d = dy.shape[-1]
 
-    # y = x_hat * gamma + beta
+    # y = gamma * x_hat + beta
     dbeta = sum_over_rows(as_rows(dy))  # (d,)
     dgamma = sum_over_rows(as_rows(dy * x_hat))  # (d,)
     dx_hat = dy * gamma  # (..., d)
-
     # x_hat = (x - mean) * r
-    mean_dx_hat = sum_in_rows(dx_hat) / d  # (..., 1)
-    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
-    dx = r * (dx_hat - mean_dx_hat - x_hat * along_x_hat)
+    dx = r * (dx_hat - sum_in_rows(dx_hat) / d - x_hat * (dot_in_rows(dx_hat, x_hat) / d))
     return dx, dgamma, dbeta
 
 
@@ -130,11 +123,9 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
     check_shapes("rms_norm", SHAPES["rms_norm"], fixes=FIXES, x=x, gamma=gamma)
     eps = require_number("rms_norm", "eps", eps, above=0, fix=WHY_EPS)
 
-    mean_square = dot_in_rows(x, x) / x.shape[-1]  # (..., 1)
-    mean_square[np.isinf(mean_square)] = np.nan  # as in layer_norm
-    r = 1.0 / np.sqrt(mean_square + eps)
+    r = 1.0 / np.sqrt(_mean_of_squares(x) + eps)  # (..., 1)
     x_hat = x * r
-    y = x_hat * gamma
+    y = gamma * x_hat
     return y, NormCache(x_hat, r, gamma)
 
 
@@ -147,11 +138,15 @@ def rms_norm_backward(dy: np.ndarray, cache: NormCache) -> tuple[np.ndarray, np.
     require_cotangent("rms_norm_backward", "dy", dy, x_hat.shape, gamma.dtype)
     d = dy.shape[-1]
 
-    # y = x_hat * gamma
+    # y = gamma * x_hat
     dgamma = sum_over_rows(as_rows(dy * x_hat))  # (d,)
     dx_hat = dy * gamma  # (..., d)
-
     # x_hat = x * r
-    along_x_hat = dot_in_rows(dx_hat, x_hat) / d  # mean(dx_hat * x_hat), (..., 1)
-    dx = r * (dx_hat - x_hat * along_x_hat)
+    dx = r * (dx_hat - x_hat * (dot_in_rows(dx_hat, x_hat) / d))
     return dx, dgamma
+
+
+def _mean_of_squares(x: np.ndarray) -> np.ndarray:
+    """mean(x^2) of each row; NaN if the squares overflow, so that x_hat does not become 0 in silence."""
+    mean = dot_in_rows(x, x) / x.shape[-1]  # (..., 1)
+    return np.where(np.isinf(mean), np.nan, mean)
