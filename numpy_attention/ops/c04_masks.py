@@ -42,8 +42,8 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
            [1, 1, 1]])
     """
     T_q, T_k = query_and_key_lengths("causal_mask", T_q, T_k)
-    query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
-    return np.arange(T_k, like=like) <= query_position  # (T_q, T_k)
+    i = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1), the positions of the queries
+    return np.arange(T_k, like=like) <= i  # (T_q, T_k)
 
 
 def sliding_window_mask(
@@ -71,10 +71,10 @@ def sliding_window_mask(
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
     window = require_size("sliding_window_mask", "window", window, fix="with a window of 1 a position sees only itself")
     ahead = require_size("sliding_window_mask", "ahead", ahead, at_least=0)
-    query_position = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1)
-    too_old = np.arange(T_k, like=like) <= query_position - min(window, T_k)  # (T_q, T_k)
-    too_new = np.arange(T_k, like=like) > query_position + min(ahead, T_q)  # (T_q, T_k)
-    return ~(too_old | too_new)
+    window, ahead = min(window, T_k), min(ahead, T_q)  # a larger number hides nothing either, and could overflow
+    i = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1), the positions of the queries
+    j = np.arange(T_k, like=like)  # (T_k,)
+    return (i - window < j) & (j <= i + ahead)  # (T_q, T_k)
 
 
 def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
@@ -94,8 +94,7 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     array([[1, 0, 0],
            [1, 1, 1]])
     """
-    lengths = np.array(lengths, None if lengths else int) if isinstance(lengths, list) else lengths
-    _check_padding(lengths, T)
+    lengths = _checked_lengths(lengths, T)
     return (np.arange(T, like=lengths) < lengths[:, None])[:, None, None, :]  # (B, 1, 1, T)
 
 
@@ -145,12 +144,14 @@ def query_and_key_lengths(op: str, T_q: int, T_k: int | None) -> tuple[int, int]
     return T_q, T_q if T_k is None else require_size(op, "T_k", T_k, at_least=0)
 
 
-def _check_padding(lengths: np.ndarray, T: int) -> None:
+def _checked_lengths(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
+    lengths = np.array(lengths, None if lengths else int) if isinstance(lengths, list) else lengths
     require_size("padding_mask", "T", T, at_least=0)
     require_integers("padding_mask", "lengths", lengths)
     if lengths.ndim != 1:
         raise shape_error("padding_mask", "lengths", "(B,), one length for each sequence", lengths.shape)
     require_integers("padding_mask", "lengths", lengths, below=int(T) + 1, fix=f"is T = {T} the padded length?")
+    return lengths
 
 
 def _check_additive(additive: np.ndarray) -> None:

@@ -54,15 +54,14 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     [0.0, 2.0]
     """
     check_shapes("dropout", SHAPES, x=x)
-    check_rate("dropout", "rate", rate, rng)
+    rate = check_rate("dropout", "rate", rate, rng)
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
     # Drawn on the host and copied to the device of x, so that both backends drop the same numbers.
     keep_mask = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # x[...]: x may be a scalar
     scale = 1.0 / (1.0 - rate)
-    y = x * keep_mask
-    y *= scale
+    y = x * keep_mask * scale
     return y, DropoutCache(keep_mask, scale, x.shape, x.dtype)
 
 
@@ -76,13 +75,11 @@ def dropout_backward(dy: np.ndarray, cache: DropoutCache) -> np.ndarray:
     if keep_mask is None:
         return dy
     # y = x * keep_mask * scale
-    dx = dy * keep_mask
-    dx *= scale
-    return dx
+    return dy * keep_mask * scale
 
 
-def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> None:
-    """Refuse a rate outside [0, 1), and a seed in place of a generator."""
+def check_rate(op: str, argument: str, rate: float, rng: np.random.Generator | None) -> float:
+    """Return the rate; refuse a rate outside [0, 1), and a seed in place of a generator."""
     fix = "it is the share that is dropped, not the share that is kept"
-    require_number(op, argument, rate, at_least=0, below=1, fix=fix)
     require_generator(op, "rng", rng)
+    return require_number(op, argument, rate, at_least=0, below=1, fix=fix)
