@@ -15,28 +15,19 @@ because NumPy reads all the rows before it writes any. The simple and correct fo
 
     np.add.at(dtable, ids, dy)
 
-which adds token by token. `add_at` computes the same sum faster. It sorts the ids, so that equal tokens become
-neighbours. Neighbours with the same id are called a run. Long runs, as in a small vocabulary, are summed one by one.
-Many short runs are summed by one call of `np.add.reduceat`. (A GPU adds all tokens at once, so there the simple form
-is fast.) The ids are integers and have no gradient.
-
-If a table is used twice, at the input and as the weights of the output, its two gradients add up: `add_at` adds to the
-numbers that are already in dtable.
+which adds token by token, to the numbers that are already in dtable. The ids are integers and have no gradient.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from numpy_attention.backend import on_host
 from numpy_attention.errors import require_cotangent
-from numpy_attention.ops.c01a_sums import as_rows
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "table: V d_model, ids: int<V> ..."
 
 FIXES = {"V": "the table has one row per id; is it for another vocabulary, or is padding marked by -1?"}
-LONG_RUN = 4096  # numbers of dy per token, on average; with more, one sum per token is faster than `reduceat`
 
 
 class EmbeddingCache(NamedTuple):
@@ -78,28 +69,8 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     require_cotangent("embedding_backward", "dy", dy, (*ids.shape, table.shape[1]), table.dtype)
     # y = table[ids]
     dtable = np.zeros_like(table)
-    add_at(dtable, ids, dy)
+    np.add.at(dtable, ids, dy)  # dtable[ids] += dy, but repeated ids add up
     return dtable
 
 
-def add_at(dtable: np.ndarray, ids: np.ndarray, dy: np.ndarray) -> None:
-    """np.add.at(dtable, ids, dy), but several times as fast: dtable[id] += dy for every position.
-
-    Shapes: dtable (V, d_model), changed; ids (...), dy (..., d_model)
-    """
-    if not on_host(ids):
-        np.add.at(dtable, ids, dy)
-        return
-    flat_ids = ids.reshape(-1)  # (N,)
-    if flat_ids.size == 0:
-        return
-    flat_dy = as_rows(dy)  # (N, d_model)
-    order = np.argsort(flat_ids, kind="stable")  # equal ids become neighbours, in the order of the text
-    sorted_ids = flat_ids[order]
-    first_of_run = np.flatnonzero(np.diff(sorted_ids, prepend=sorted_ids[:1] - 1))  # where a new id begins
-    if dy.size >= LONG_RUN * len(first_of_run):
-        for token, places in zip(sorted_ids[first_of_run], np.split(order, first_of_run[1:]), strict=True):
-            dtable[token] += flat_dy[places].sum(axis=0)
-        return
-    run_sums = np.add.reduceat(flat_dy[order], first_of_run, axis=0)  # (number of different ids, d_model)
-    dtable[sorted_ids[first_of_run]] += run_sums  # each id occurs only once now, so += is safe
+add_at = np.add.at

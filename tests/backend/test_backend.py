@@ -6,7 +6,6 @@ to the largest number.
 """
 
 import copy
-import importlib
 import re
 import sys
 import types
@@ -32,7 +31,6 @@ from numpy_attention.training.restore import load_run
 from numpy_attention.tutor.catalogue import CATALOGUE
 from tests.backend.strict_array import WAITS, StrictArray, StrictBackend
 
-embedding = importlib.import_module("numpy_attention.ops.c02_embedding")  # the module; `ops.embedding` is the function
 MODELS = [name for name, entry in CATALOGUE.items()
           if entry.covers in ("GPT", "SequenceClassifier", "Seq2Seq", "TextEncoder") and ": directions" not in name]
 
@@ -63,11 +61,8 @@ class Device:
 
 
 @pytest.fixture(scope="module")
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    """On the host, the embedding's backward sorts the ids; here it uses the device's `np.add.at`, so bits agree."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedding, "on_host", lambda array: False)
-        yield Device(request.config.getoption("--backend"))
+def device(request: pytest.FixtureRequest) -> Device:
+    return Device(request.config.getoption("--backend"))
 
 
 @contextmanager

@@ -1,22 +1,9 @@
 """Chapter 2: a look-up, and the sum over all places with a token."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.ops.c02_embedding import add_at
-
-chapter = importlib.import_module("numpy_attention.ops.c02_embedding")  # the module; `ops.embedding` is the function
-
-
-@pytest.fixture(params=["run by run", "all runs at once", "as on a GPU"])
-def each_algorithm(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the test with each of the three ways to compute the sum."""
-    monkeypatch.setattr(chapter, "LONG_RUN", 0 if request.param == "run by run" else 10**9)
-    if request.param == "as on a GPU":
-        monkeypatch.setattr(chapter, "on_host", lambda array: False)
 
 
 def test_look_up_equals_linear_map_of_one_hot_rows(rng: np.random.Generator) -> None:
@@ -29,7 +16,6 @@ def test_look_up_equals_linear_map_of_one_hot_rows(rng: np.random.Generator) -> 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.usefixtures("each_algorithm")
 def test_gradient_of_repeated_token_is_sum_over_its_places(rng: np.random.Generator, dtype: type) -> None:
     ids = rng.integers(0, 5, (13, 4)).T[:, ::2]  # every id many times, not contiguous
     table, dy = rng.standard_normal((7, 3)).astype(dtype), rng.standard_normal((*ids.shape, 3)).astype(dtype)
@@ -40,16 +26,6 @@ def test_gradient_of_repeated_token_is_sum_over_its_places(rng: np.random.Genera
     assert not dtable[5:].any()
 
 
-@pytest.mark.usefixtures("each_algorithm")
-def test_add_at_adds_to_old_values_like_numpy(rng: np.random.Generator) -> None:
-    ids, dy, dtable = rng.integers(0, 6, 40), rng.standard_normal((40, 3)), rng.standard_normal((6, 3))
-    expected = dtable.copy()
-    np.add.at(expected, ids, dy)
-    add_at(dtable, ids, dy)
-    np.testing.assert_allclose(dtable, expected)
-
-
-@pytest.mark.usefixtures("each_algorithm")
 def test_without_ids_the_gradient_is_zero() -> None:
     y, cache = na.embedding(np.zeros((2, 0), int), np.ones((5, 3)))
     assert y.shape == (2, 0, 3)
