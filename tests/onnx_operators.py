@@ -269,7 +269,8 @@ def softmax_cross_entropy(x: Inputs, a: Attributes) -> Call:
         return {"z": y, "log_prob": np.moveaxis(na.log_softmax(logits)[0], -1, 1)}
 
     arguments = {"logits": logits, "targets": x["y"]}
-    return Call(na.cross_entropy, na.cross_entropy_backward, arguments, loss_options(a, x.get("w")), results)
+    op, backward = na.weighted_cross_entropy, na.weighted_cross_entropy_backward
+    return Call(op, backward, arguments, loss_options(a, x.get("w")), results)
 
 
 def negative_log_likelihood(x: Inputs, a: Attributes) -> Call:

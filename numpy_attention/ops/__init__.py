@@ -15,7 +15,7 @@ the arguments themselves, not copies: do not change an argument of an op before 
 
 from numpy_attention.ops.c01_linear import linear, linear_backward
 from numpy_attention.ops.c02_embedding import embedding, embedding_backward
-from numpy_attention.ops.c03_softmax import log_softmax, log_softmax_backward, softmax, softmax_backward
+from numpy_attention.ops.c03_softmax import softmax, softmax_backward
 from numpy_attention.ops.c04_masks import (
     causal_mask,
     mask_from_additive,
@@ -49,11 +49,14 @@ from numpy_attention.ops.c08_positions import (
 from numpy_attention.ops.c09_normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from numpy_attention.ops.c10_activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
 from numpy_attention.ops.c10a_erf import erf
-from numpy_attention.ops.c11_losses import (
-    cross_entropy,
-    cross_entropy_backward,
+from numpy_attention.ops.c11_losses import cross_entropy, cross_entropy_backward
+from numpy_attention.ops.c11a_weighted_losses import (
+    log_softmax,
+    log_softmax_backward,
     negative_log_likelihood,
     negative_log_likelihood_backward,
+    weighted_cross_entropy,
+    weighted_cross_entropy_backward,
 )
 from numpy_attention.ops.c12_tiled_attention import tiled_attention, tiled_attention_backward, tiled_attention_weights
 from numpy_attention.ops.c12a_tiles import Band
@@ -63,7 +66,7 @@ __all__ = [
     # Chapters 1 and 2: from ids to vectors
     "linear", "linear_backward", "embedding", "embedding_backward",
     # Chapters 3 to 8: attention and its parts
-    "softmax", "softmax_backward", "log_softmax", "log_softmax_backward",
+    "softmax", "softmax_backward",
     "causal_mask", "sliding_window_mask", "padding_mask", "mask_from_blocked", "mask_from_additive",
     "dropout", "dropout_backward",
     "scaled_dot_product_attention", "scaled_dot_product_attention_backward",
@@ -76,7 +79,9 @@ __all__ = [
     # Chapters 9 to 11: the rest of a transformer
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",
-    "cross_entropy", "cross_entropy_backward", "negative_log_likelihood", "negative_log_likelihood_backward",
+    "cross_entropy", "cross_entropy_backward", "log_softmax", "log_softmax_backward",
+    "negative_log_likelihood", "negative_log_likelihood_backward",
+    "weighted_cross_entropy", "weighted_cross_entropy_backward",
     # Chapter 12: attention and the loss in little memory
     "tiled_attention", "tiled_attention_backward", "tiled_attention_weights", "Band",
     "linear_cross_entropy", "linear_cross_entropy_backward",

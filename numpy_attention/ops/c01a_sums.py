@@ -2,8 +2,8 @@
 
 Half of the gradients in this book are sums over rows, and half of its statistics are sums within a row. `x.sum` is the
 simple code, but on the long, narrow arrays of a transformer it takes two to five times as long as the functions here,
-because of the order in which it reads the array. A training step becomes noticeably slower. So a training step uses the
-functions of this file for its sums, and also for a maximum.
+because of the order in which it reads the array. So the chapters call the functions of this file. Each of them is one
+NumPy sum in another order; its docstring gives the simple code.
 """
 
 import math
@@ -41,17 +41,6 @@ def dot_in_rows(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
     Shapes: x (..., d), y (..., d) -> (..., 1), for axis -1
     """
     return np.einsum("...i,...i->...", x.swapaxes(axis, -1), y.swapaxes(axis, -1))[..., None].swapaxes(axis, -1)
-
-
-def max_in_rows(x: np.ndarray, axis: int = -1) -> np.ndarray:
-    """x.max(axis, keepdims=True), by argmax, which needs half the time on short rows.
-
-    Shapes: x (..., d) -> (..., 1), for axis -1
-    """
-    x = x.swapaxes(axis, -1)
-    rows = as_rows(x)
-    largest = rows[np.arange(len(rows), like=x), rows.argmax(axis=1)]
-    return largest.reshape(*x.shape[:-1], 1).swapaxes(axis, -1)
 
 
 def sum_to_shape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

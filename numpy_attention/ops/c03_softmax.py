@@ -26,11 +26,6 @@ in which all elements of dy are 1 proves nothing here.)
 
 If every score of a row is -inf, there is nothing to choose. We define the weights of this row as zeros. In attention,
 a query that is not allowed to look at any position has such a row. The formula above then gives a zero gradient.
-
-The logarithm that a loss needs (Chapter 11), x - m - log sum_k exp(x_k - m), is finite even where y is rounded to zero.
-The derivative of log sum_k exp(x_k) with respect to x_j is the softmax p_j, so for the log-softmax:
-
-               dx = dy - p * sum(dy)
 """
 
 from typing import NamedTuple
@@ -38,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_number, shape_error
-from numpy_attention.ops.c01a_sums import dot_in_rows, max_in_rows, sum_in_rows
+from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "x: ..."
@@ -68,13 +63,10 @@ def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
     >>> softmax(np.array([10000.0, 10000.0, -np.inf]))[0]
     array([0.5, 0.5, 0. ])
     """
-    _check_softmax("softmax", x, axis)
-    row_max = max_in_rows(x, axis)
-    row_max = np.maximum(row_max, float(np.finfo(x.dtype).min))  # in a row of -inf, -inf - (-inf) would be NaN
-    y = x - row_max
-    np.exp(y, out=y)
-    total = sum_in_rows(y, axis)
-    y /= np.maximum(total, 1.0)  # total is at least exp(0) = 1, except in a row of -inf: there 0 / 1 = 0
+    check_softmax("softmax", x, axis)
+    m = np.maximum(x.max(axis, keepdims=True), float(np.finfo(x.dtype).min))  # finite, even in a row of -inf
+    e = np.exp(x - m)
+    y = e / np.maximum(sum_in_rows(e, axis), 1.0)  # the sum is at least exp(0) = 1, or 0 in a row of -inf
     return y, SoftmaxCache(y, axis)
 
 
@@ -86,46 +78,12 @@ def softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
     y, axis = cache
     require_cotangent("softmax_backward", "dy", dy, y.shape, y.dtype)
     # y = softmax(x)
-    average = dot_in_rows(dy, y, axis)  # the average price of the row
-    dx = dy - average
-    dx *= y
-    return dx
+    average = dot_in_rows(dy, y, axis)  # sum(dy * y), the average price of the row
+    return y * (dy - average)
 
 
-def log_softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
-    """The logarithm of the softmax, finite for all finite scores; a row of -inf stays -inf.
-
-    Formula: y = x - log(sum(exp(x)))
-
-    Shapes: x of any shape -> y of the same shape
-
-    Raises: ValueError and TypeError, as `softmax`.
-
-    Source: Goodfellow, Bengio, Courville, Deep Learning (2016), section 6.2.2.3.
-
-    >>> log_softmax(np.array([0.0, -10000.0]))[0]
-    array([     0., -10000.])
-    """
-    _check_softmax("log_softmax", x, axis)
-    shifted = x - np.maximum(max_in_rows(x, axis), float(np.finfo(x.dtype).min))  # as in `softmax`
-    p = np.exp(shifted)
-    total = np.maximum(sum_in_rows(p, axis), 1.0)
-    y = shifted - np.log(total)
-    return y, SoftmaxCache(p / total, axis)
-
-
-def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
-    """Gradient of `log_softmax`: dx = dy - p * sum(dy), with the softmax p from the cache.
-
-    Shapes: dy as y -> dx as x
-    """
-    p, axis = cache
-    require_cotangent("log_softmax_backward", "dy", dy, p.shape, p.dtype)
-    # y = x - log(sum(exp(x)))
-    return dy - p * sum_in_rows(dy, axis)
-
-
-def _check_softmax(op: str, x: np.ndarray, axis: int) -> None:
+def check_softmax(op: str, x: np.ndarray, axis: int) -> None:
+    """Refuse an x that is not an array of floats, or that has no element along the axis."""
     check_shapes(op, SHAPES, x=x)
     require_number(op, "axis", axis, whole=True)
     if not -x.ndim <= axis < x.ndim or x.shape[axis] == 0:

@@ -33,16 +33,8 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_size
-from numpy_attention.ops.c01a_sums import as_rows
-from numpy_attention.ops.c11_losses import (
-    check_options,
-    checked_dloss,
-    counted_positions,
-    gradient_in_rows,
-    negative_log_likelihood_rows,
-    reduced,
-    target_fixes,
-)
+from numpy_attention.ops.c01a_sums import as_rows, sum_in_rows
+from numpy_attention.ops.c11_losses import check_options, counted_positions, require_single
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "x: ... d, table: V d, targets: int<V> ...; V >= 1"
@@ -54,7 +46,7 @@ class LinearCrossEntropyCache(NamedTuple):
     x: np.ndarray  # (..., d)
     table: np.ndarray  # (V, d)
     L: np.ndarray  # (N_all, 1), log of the sum of exp(logits)
-    targets: np.ndarray  # (N_all,), 0 at ignored positions
+    targets: np.ndarray  # (N_all, 1), 0 at ignored positions
     counted: np.ndarray  # (N_all, 1) of bool
     num_counted: np.ndarray  # N, at least 1, a number in the dtype of L
     label_smoothing: float
@@ -88,26 +80,27 @@ def linear_cross_entropy(
     True
     """
     op = "linear_cross_entropy"
-    check_options(op, ignore_index, label_smoothing)
-    fixes = target_fixes(ignore_index, "x")
+    fixes = check_options(op, ignore_index, label_smoothing, "x")
     check_shapes(op, SHAPES, extra=ignore_index, fixes=fixes, x=x, table=table, targets=targets)
     require_size(op, "block_size", block_size)
     rows = as_rows(x)  # (N_all, d)
-    safe_targets, counted, num_counted = counted_positions(targets, ignore_index, like=rows)
+    targets, counted, num_counted = counted_positions(targets, ignore_index, like=rows)
     losses = np.empty_like(rows, shape=(len(rows), 1))
     L = np.empty_like(losses)
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ table.T  # (n, V)
-        losses[block], e, m, total = negative_log_likelihood_rows(
-            logits, safe_targets[block], label_smoothing, out=logits
-        )
-        L[block] = m + np.log(total)
-        del logits, e  # two names of one array, which would stay in memory during the next block
-    loss = reduced(losses, counted, num_counted)
-    cache = LinearCrossEntropyCache(
-        x, table, L, safe_targets[:, 0], counted, num_counted, label_smoothing, block_size, frozen
-    )
+        m = logits.max(axis=-1, keepdims=True)  # (n, 1)
+        logits -= m  # in place: the memory of one block
+        l_t = np.take_along_axis(logits, targets[block], axis=-1)  # (n, 1)
+        if label_smoothing:
+            l_t = (1.0 - label_smoothing) * l_t + label_smoothing * logits.mean(axis=-1, keepdims=True)
+        logsumexp = np.log(sum_in_rows(np.exp(logits, out=logits)))  # (n, 1)
+        losses[block] = logsumexp - l_t
+        L[block] = m + logsumexp
+        del logits  # before the next block
+    loss = np.where(counted, losses, 0.0).sum() / num_counted
+    cache = LinearCrossEntropyCache(x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen)
     return loss, cache
 
 
@@ -118,20 +111,23 @@ def linear_cross_entropy_backward(
 
     Shapes: dloss a single number -> dx as x, dtable as table; None for a frozen table
     """
-    x, table, L, targets, counted, num_counted, label_smoothing, block_size, frozen = cache
-    checked_dloss("linear_cross_entropy_backward", dloss)
-    rows = as_rows(x)  # (N_all, d)
+    x, table, L, targets, counted, num_counted, s, block_size, frozen = cache
+    require_single("linear_cross_entropy_backward", dloss)
+    rows, V = as_rows(x), len(table)  # (N_all, d)
+    of_row = (counted * dloss / num_counted).astype(x.dtype)  # (N_all, 1)
     dx = np.empty_like(rows)
     dtable = None if frozen else np.zeros_like(table, order="C")  # same memory order as the products that are added
     for start in range(0, len(rows), block_size):
         block = slice(start, start + block_size)
         logits = rows[block] @ table.T  # (n, V)
         logits -= L[block]
-        p = np.exp(logits, out=logits)
-        dlogits = gradient_in_rows(p, targets[block], counted[block], num_counted, label_smoothing, dloss)
+        dlogits = np.exp(logits, out=logits)  # p, in the memory of the logits
+        dlogits -= s / V
+        dlogits[np.arange(len(dlogits), like=x), targets[block, 0]] -= 1.0 - s  # p - q, as in Chapter 11
+        dlogits *= of_row[block]
         # logits = x @ table.T
         dx[block] = dlogits @ table
         if dtable is not None:
             dtable += dlogits.T @ rows[block]
-        del logits, p, dlogits  # three names of one array, which would stay in memory during the next block
+        del logits, dlogits  # two names of one array, before the next block
     return dx.reshape(x.shape), dtable

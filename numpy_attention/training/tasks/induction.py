@@ -24,8 +24,7 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import InputError
 from numpy_attention.inside.c39_heads import copying_scores, head_name, prefix_matching_scores, previous_token_scores
 from numpy_attention.models.c23_gpt import GPT
-from numpy_attention.ops.c01a_sums import as_rows
-from numpy_attention.ops.c11_losses import negative_log_likelihood_rows
+from numpy_attention.ops.c11a_weighted_losses import weighted_cross_entropy
 from numpy_attention.training.c28_loop import Batch, shards
 from numpy_attention.training.c30_parallel import Workers
 from numpy_attention.training.config import TrainConfig
@@ -122,8 +121,8 @@ def _look(model: GPT, shard: Batch) -> tuple[dict[str, np.ndarray], ...]:
     """For one shard: the loss and the accuracy at each position, and the scores of the heads."""
     ids, targets = shard
     logits = to_host(model.forward(ids)[0])  # (B, T, V)
-    losses, *_ = negative_log_likelihood_rows(as_rows(logits), targets.reshape(-1, 1), 0.0)  # (B T, 1)
-    at = {"loss": losses.reshape(targets.shape).mean(0), "right": (logits.argmax(-1) == targets).mean(0)}
+    losses, _ = weighted_cross_entropy(logits, targets, reduction="none")  # (B, T)
+    at = {"loss": losses.mean(0), "right": (logits.argmax(-1) == targets).mean(0)}
     return at, prefix_matching_scores(model, ids), previous_token_scores(model, ids)
 
 

@@ -30,4 +30,4 @@ def plain_negative_log_likelihood(
     return np.asarray(sum(losses) / ((sum(weights) or 1.0) if reduction == "mean" else 1.0))
 
 
-PLAIN = {"cross_entropy": plain_cross_entropy, "negative_log_likelihood": plain_negative_log_likelihood}
+PLAIN = {"cross_entropy": plain_cross_entropy}

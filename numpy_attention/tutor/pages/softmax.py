@@ -1,4 +1,4 @@
-"""The plain form of the softmax and its logarithm."""
+"""The plain form of the softmax."""
 
 import numpy as np
 
@@ -11,9 +11,4 @@ def plain_softmax(x: Array, axis: int = -1) -> Array:
     return np.asarray(e / e.sum(axis=axis, keepdims=True))
 
 
-def plain_log_softmax(x: Array, axis: int = -1) -> Array:
-    """x - log sum exp(x), by the function of NumPy that adds two numbers given as logarithms."""
-    return np.asarray(x - np.logaddexp.reduce(x, axis=axis, keepdims=True))
-
-
-PLAIN = {"softmax": plain_softmax, "log_softmax": plain_log_softmax}
+PLAIN = {"softmax": plain_softmax}
