@@ -73,4 +73,4 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     return dtable
 
 
-add_at = np.add.at
+add_at = np.add.at  # the models with tied tables (Chapters 23 and 24) call it by this name

@@ -109,8 +109,8 @@ def rms_norm(x: np.ndarray, gamma: np.ndarray, eps: float = 1e-6) -> tuple[np.nd
 
     Shapes: x (..., d), gamma (d,) -> y (..., d)
 
-    Units: eps has the units of x squared. If the sum of x^2 exceeds the largest number (|x| near 1e19 in float32),
-    y is NaN.
+    Units: eps has the units of x squared; 1e-6 is the usual value for RMS norm, 1e-5 for layer norm. If the sum of x^2
+    exceeds the largest number (|x| near 1e19 in float32), y is NaN.
 
     Raises: ValueError when gamma does not fit x, or eps is not positive; TypeError for arrays that are not floats of
     one dtype.

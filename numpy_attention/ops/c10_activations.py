@@ -25,7 +25,7 @@ It takes the same memory as x, and the backward is a single product.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
         P, dP = normal(x.clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
         return x * P, P + x * dP  # f(x), f'(x)
 
-    return _in_pieces(f, x)
+    return _piece_by_piece(f, x)
 
 
 def gelu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
@@ -138,7 +138,7 @@ def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache
             s = 1.0 / (1.0 + np.exp(-alpha * x))
         return x * s, s + alpha * (1.0 - s) * (x * s)  # f(x), f'(x)
 
-    return _in_pieces(f, x)
+    return _piece_by_piece(f, x)
 
 
 def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
@@ -168,7 +168,7 @@ def _normal_by_erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return P, dP
 
 
-def _in_pieces(f: Callable[..., tuple[np.ndarray, np.ndarray]], x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
+def _piece_by_piece(f: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
     """y and the slope, both computed by f in short pieces of x: f passes over x many times (`pieces.py`)."""
     y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
     for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):

@@ -91,7 +91,8 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 def _polynomial(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
     """Horner's rule: ((c_0 x + c_1) x + c_2) x + ..."""
-    value = np.zeros_like(x)
-    for c in coefficients:
-        value = value * x + c
-    return value
+    value = x * coefficients[0]
+    for c in coefficients[1:-1]:
+        value += c
+        value *= x
+    return value + coefficients[-1]

@@ -96,11 +96,12 @@ def cross_entropy_backward(dloss: np.ndarray | float, cache: CrossEntropyCache) 
     """
     p, targets, counted, num_counted, s, logits = cache
     require_single("cross_entropy_backward", dloss)
+    # loss = sum of the counted losses / N
+    dlosses = (counted * dloss / num_counted).astype(p.dtype)  # (N_all, 1)
     # losses = logsumexp(x) - (1 - s) x_t - (s / V) sum_v x_v
     dx = p - s / p.shape[-1]  # (N_all, V)
-    dx[np.arange(len(dx), like=p), targets[:, 0]] -= 1.0 - s  # p - q: without smoothing p - [v = t]
-    # loss = sum of the counted losses / N
-    dx *= (counted * dloss / num_counted).astype(dx.dtype)
+    dx[np.arange(len(p), like=p), targets[:, 0]] -= 1.0 - s  # now p - q; without smoothing p - [v = t]
+    dx *= dlosses
     return dx.reshape(logits.shape)
 
 

@@ -86,8 +86,8 @@ def log_softmax_backward(dy: np.ndarray, cache: SoftmaxCache) -> np.ndarray:
 
 
 def negative_log_likelihood(
-    log_probs: np.ndarray, targets: np.ndarray, ignore_index: int = -100, label_smoothing: float = 0.0,
-    class_weights: np.ndarray | None = None, reduction: str = "mean",
+    log_probs: np.ndarray, targets: np.ndarray, ignore_index: int = -100, class_weights: np.ndarray | None = None,
+    reduction: str = "mean", label_smoothing: float = 0.0,
 ) -> tuple[np.ndarray, NegativeLogLikelihoodCache]:
     """The weighted cross-entropy of given log-probabilities y, from `log_softmax`.
 
@@ -103,9 +103,8 @@ def negative_log_likelihood(
     >>> float(negative_log_likelihood(np.array([[-1.0, -3.0]]), np.array([1]))[0])
     3.0
     """
-    w = _weights(
-        "negative_log_likelihood", ignore_index, label_smoothing, class_weights, reduction, targets, log_probs=log_probs
-    )
+    options = (ignore_index, class_weights, reduction, label_smoothing)
+    w = _weights("negative_log_likelihood", *options, targets, log_probs=log_probs)
     y, loss_shape = as_rows(log_probs), targets.shape if reduction == "none" else ()  # y: (N_all, V)
     targets, counted, _ = counted_positions(targets, ignore_index, like=y)
     one_hot = targets == np.arange(len(w), like=y)  # (N_all, V)
@@ -147,7 +146,7 @@ def weighted_cross_entropy(
     >>> weighted_cross_entropy(logits, targets, class_weights=weights, reduction="none")[0] / np.log(4.0)
     array([5., 1.])
     """
-    options = (ignore_index, label_smoothing, class_weights, reduction)
+    options = (ignore_index, class_weights, reduction, label_smoothing)
     _weights("weighted_cross_entropy", *options, targets, logits=logits)
     log_probs, of_softmax = log_softmax(logits)
     loss, of_loss = negative_log_likelihood(log_probs, targets, *options)
@@ -167,7 +166,7 @@ def weighted_cross_entropy_backward(dloss: np.ndarray | float, cache: WeightedCr
 
 
 def _weights(
-    op: str, ignore_index: int, label_smoothing: float, class_weights: np.ndarray | None, reduction: str,
+    op: str, ignore_index: int, class_weights: np.ndarray | None, reduction: str, label_smoothing: float,
     targets: np.ndarray, **logits: Any,
 ) -> np.ndarray:
     """Check all arguments of a loss; return the class weights (V,) like the logits, ones by default."""

@@ -114,7 +114,7 @@ def linear_cross_entropy_backward(
     x, table, L, targets, counted, num_counted, s, block_size, frozen = cache
     require_single("linear_cross_entropy_backward", dloss)
     rows, V = as_rows(x), len(table)  # (N_all, d)
-    of_row = (counted * dloss / num_counted).astype(x.dtype)  # (N_all, 1)
+    dlosses = (counted * dloss / num_counted).astype(x.dtype)  # (N_all, 1)
     dx = np.empty_like(rows)
     dtable = None if frozen else np.zeros_like(table, order="C")  # same memory order as the products that are added
     for start in range(0, len(rows), block_size):
@@ -124,7 +124,7 @@ def linear_cross_entropy_backward(
         dlogits = np.exp(logits, out=logits)  # p, in the memory of the logits
         dlogits -= s / V
         dlogits[np.arange(len(dlogits), like=x), targets[block, 0]] -= 1.0 - s  # p - q, as in Chapter 11
-        dlogits *= of_row[block]
+        dlogits *= dlosses[block]
         # logits = x @ table.T
         dx[block] = dlogits @ table
         if dtable is not None:
