@@ -4,9 +4,10 @@ Every query, key and value is a linear map of an input vector, so this is the fi
 
     y = x w + b        y_nj = sum_i x_ni w_ij + b_j
 
-A loss L depends on x, w and b only through y. Write dy_nj = dL/dy_nj for the gradient of the loss with respect to the
-result y; error messages and tests call this gradient the **cotangent**. Every backward of this book gets the cotangent
-and returns the gradients of the arguments. Apply the chain rule and keep only the terms of y that contain the variable:
+A loss L depends on x, w and b only through y. Write dy_nj = dL/dy_nj for its gradient with respect to y. This gradient
+of a result is also called its **cotangent**. Every backward of this book gets the cotangent of the result, checks it
+(`require_cotangent`), and returns the gradients of the arguments. Apply the chain rule and keep only the terms of y
+that contain the variable:
 
     dL/dx_ni = sum_j dy_nj w_ij       x_ni is in every output j of its row n         ->  dx = dy w^T
     dL/dw_ij = sum_n x_ni dy_nj       every row n uses w_ij, so we sum over rows     ->  dw = x^T dy
