@@ -22,6 +22,8 @@ Part V     pretrained 33 gguf_files     34 names          35 tokenizer      36 l
                       37 low_rank
 Part VI    inside     38 edits         39 heads          40 lens           41 attribution
 Part VII   recent     42 recurrence     43 chunks        44 convolution     45 latent_attention
+                      46 scores         47 rotary_scaling                   48 recent_attention
+                      49 recent_gpt
 Checking   gradcheck  complex steps and numerical differences, also for your own functions
            tutor      a page for each chapter: checks, known mistakes, exercises
 """

@@ -8,7 +8,7 @@
     q: ... T_q d, mask: bool to ... T_q T_k        this array is broadcastable to the sizes after the word `to`
 
 A chapter says in one line which arguments its op takes. `check_shapes` compares the arguments of a call with this line,
-`in_words` writes it for a docstring, and the checker draws test inputs from it (gradcheck/spec.py).
+and the checker draws test inputs from it (gradcheck/spec.py).
 """
 
 import difflib
@@ -87,20 +87,6 @@ def not_ignored(ids: np.ndarray, ignore_index: int) -> np.ndarray:
     """True where an id counts, in an array with the shape of ids."""
     native = ids.astype(ids.dtype.type, order="C", copy=False)  # NumPy 2.0 crashes on odd uint64 arrays != -100
     return native != ignore_index
-
-
-def in_words(shapes: str) -> str:
-    """The line of shapes for a docstring.
-
-    >>> in_words("x: ... d, b?: d, mask: bool to ... d")
-    'x (..., d), b (d,) or None, mask broadcastable to (..., d)'
-    """
-    words = []
-    for one in parse(shapes).arguments:
-        kind = f" of integers in [0, {one.limit})" if one.kind == "int" else ""
-        axes = f"broadcastable to {one.axes}" if one.broadcast else one.axes
-        words.append(f"{one.name} {axes}{kind}{' or None' * one.optional}")
-    return ", ".join(words)
 
 
 @dataclass(frozen=True)
@@ -206,7 +192,6 @@ def _sizes(line: str, shapes: tuple[tuple[str, Shape], ...]) -> dict[str, Any] |
     sizes: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for one in spec.arguments:
-        _require_plain(one, line)
         if one.name not in given:
             continue
         if not _fits(one, given[one.name], known := dict(sizes)):
@@ -226,17 +211,6 @@ def _sizes(line: str, shapes: tuple[tuple[str, Shape], ...]) -> dict[str, Any] |
                 divisor = f"{factor} a divisor of {name} = {sizes[name]} as in {sources[name]} {given[sources[name]]}"
                 return _Misfit(one.name, f"{one.axes} with {divisor}", (f"{name} = {meaning}", one.name))
     return sizes
-
-
-def _require_plain(argument: Argument, line: str) -> None:
-    """Refuse a line that `check_shapes` cannot check; test inputs can be drawn from more lines than these.
-
-    Raises: ValueError; the message quotes the argument.
-    """
-    dims = argument.dims[1:] if argument.dims[:1] == ("...",) else argument.dims
-    plain = all(dim.isidentifier() or dim.isdigit() for dim in dims)
-    if not plain or argument.kind == "complex" or (argument.kind == "int" and not argument.limit.isidentifier()):
-        raise ValueError(f"check_shapes: cannot check {argument.name} {argument.axes} in {line!r}; a size is a name")
 
 
 def _wrong_factor(size: int, product: str, sizes: dict[str, Any]) -> str:

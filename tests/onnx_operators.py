@@ -83,11 +83,12 @@ def attention(x: Inputs, a: Attributes) -> Call:
     if "past_key" in x:
         k, v = np.concatenate([x["past_key"], k], axis=2), np.concatenate([x["past_value"], v], axis=2)
     mask, bias = visible(x, a, q.shape[2], k.shape[2])
-    options = {"scale": a.get("scale"), "softcap": a.get("softcap") or None}
+    cap = a.get("softcap") or None
+    options = {"scale": a.get("scale"), **({} if cap is None else {"softcap": cap})}
 
     def results(y: np.ndarray, cache: Any) -> dict[str, np.ndarray]:
         stages = [cache.scale * q @ k.repeat(q.shape[1] // k.shape[1], axis=1).swapaxes(-1, -2)]
-        stages.append(na.softcap(stages[0], options["softcap"])[0] if options["softcap"] else stages[0])
+        stages.append(na.softcap(stages[0], cap)[0] if cap else stages[0])
         stages.append(np.where(mask, stages[1] + (0 if bias is None else bias), -np.inf))
         np.testing.assert_allclose(na.softmax(stages[2])[0], cache.weights, rtol=1e-4)
         stage = [*stages, cache.weights][a.get("qk_matmul_output_mode", 0)].astype(q.dtype)
@@ -95,6 +96,8 @@ def attention(x: Inputs, a: Attributes) -> Call:
 
     arguments = {"q": q, "k": k, "v": v, "mask": mask, **({} if bias is None else {"bias": bias})}
     op, backward = na.scaled_dot_product_attention, na.scaled_dot_product_attention_backward
+    if cap is not None:
+        op, backward = na.tamed_attention, na.tamed_attention_backward
     return Call(op, backward, arguments, options, results)
 
 
@@ -110,7 +113,10 @@ def tiled_attention(x: Inputs, a: Attributes) -> Call | None:
         present = {"present_key": dense.arguments["k"], "present_value": dense.arguments["v"]}
         return {"Y": as_packed(y, packed), **present, "qk_matmul_output": None}
 
-    return Call(na.tiled_attention, na.tiled_attention_backward, dense.arguments, options, results)
+    op, backward = na.tiled_attention, na.tiled_attention_backward
+    if "softcap" in options:
+        op, backward = na.tamed_tiled_attention, na.tamed_tiled_attention_backward
+    return Call(op, backward, dense.arguments, options, results)
 
 
 def visible(x: Inputs, a: Attributes, T_q: int, T_k: int) -> tuple[np.ndarray, np.ndarray | None]:

@@ -96,7 +96,7 @@ def test_loss_and_every_gradient_equal_those_of_the_package(length: int, rng: np
     model, names = twin(one_page, p)
     expected_loss, cache = model.loss(ids, targets)
     assert loss == pytest.approx(float(expected_loss), rel=1e-14)
-    gradients = dict(model.gradients(cache))
+    gradients = model.backward(cache)
     for name, (key, layer) in names.items():
         got = g[key] if layer is None else g[key][layer]
         scale = np.abs(gradients[name]).max()

@@ -43,6 +43,9 @@ def named(case: Any, *more: str) -> Iterator[None]:
         raise AssertionError(f"{', '.join((case.name, *more))}: {error}") from None
 
 
+IN_TILES = (na.tiled_attention, na.tamed_tiled_attention)
+
+
 # The tolerance is the tolerance of the case, 1e-3 for all. ONNX allows two steps of bfloat16, 2**-6; we also allow two
 # steps of float16, 2**-9: the stored float16 results are themselves up to 1.01e-3 away from the exact results.
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -51,7 +54,7 @@ def test_all_results_of_all_cases_agree(operator: str) -> None:
         with named(case):
             results = call.results(*call.op(**call.arguments, **call.options))
         for name, expected in expected_results(case).items():  # every stored output, also states and scores
-            if results[name] is None and call.op is na.tiled_attention:
+            if results[name] is None and call.op in IN_TILES:
                 continue
             ours = np.asarray(results[name])
             if expected.dtype.name in SHORT:
@@ -65,7 +68,7 @@ def test_all_results_of_all_cases_agree(operator: str) -> None:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_gradients_of_all_cases_agree_with_complex_steps(operator: str) -> None:
     for case, call in calls(operator, np.float64):
-        if call.op is na.tiled_attention:  # takes long here; tests/ops compares its gradients with the dense form
+        if call.op in IN_TILES:  # takes long here; tests/ops compares its gradients with the dense form
             continue
         with named(case):
             problem = OpProblem(call.op, call.op_backward, call.arguments, call.options)

@@ -74,11 +74,10 @@ Q, K, V = np.ones((2, 6, 5, 8)), np.ones((2, 3, 7, 8)), np.ones((2, 3, 7, 4))
     ({"mask": np.ones((5, 7))}, "mask must be boolean, True = may look, got float64; use another function"),
     ({"mask": np.ones((7, 5), bool)}, "did you pass mask transposed"),
     ({"mask": np.ones((2, 7), bool)}, r"each row belongs to one sequence, .* axes: mask\[:, None, None, :\]"),
-    ({"sink": np.ones(5)}, r"sink must be \(H_q,\) with H_q = 6"),
     ({"q": Q.tolist()}, "q must be an array of floats, got list; wrap it"),
 ], ids=str)
 def test_message_names_argument_sizes_and_fix(change: dict[str, Any], message: str) -> None:
-    arrays = {"q": Q, "k": K, "v": V, "mask": None, "bias": None, "sink": None, **change}
+    arrays = {"q": Q, "k": K, "v": V, "mask": None, "bias": None, **change}
     with pytest.raises((TypeError, ValueError), match=message):
         check_shapes("attention", SHAPES, fixes={"mask: bool": "use another function"}, **arrays)
 

@@ -14,7 +14,8 @@ from numpy_attention.backend import on_host
 from numpy_attention.errors import short_repr, value_error
 from numpy_attention.inside.c38_edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.c13_layer import Layer
-from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttentionCache
+from numpy_attention.layers.c14_linear import Matrix, project, project_backward
+from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 
 Activations = dict[str, np.ndarray]
 MAX_NAMES = 8  # places in an error message
@@ -96,14 +97,21 @@ class WatchedOutput(Watched):
 
 
 class WatchedHeads(Watched):
-    """An attention, with a place between its heads and w_o."""
+    """The matrix w_o of an attention, with a place before it, where the outputs of the heads are side by side."""
 
-    def forward(self, x: np.ndarray, **options: Any) -> tuple[np.ndarray, MultiHeadAttentionCache]:
-        o, cache = self.layer.heads(x, **options)  # (B, H, T_q, d_v)
-        y, cache = self.layer.output(self.place.forward(o), cache)
-        return y, cache
+    def __init__(self, w_o: Matrix, num_heads: int, place: Place) -> None:
+        self.layer, self.num_heads, self.place = w_o, num_heads, place
 
-    def backward(self, dy: np.ndarray, cache: MultiHeadAttentionCache) -> tuple[Any, ...]:
-        do, of_output = self.layer.output_backward(dy, cache)  # (B, H, T_q, d_v)
-        *dx, of_heads = self.layer.heads_backward(self.place.backward(do), cache)
-        return *dx, {**of_output, **of_heads}
+    def arrays(self, prefix: str = "") -> Iterator[tuple[str, Layer, str]]:
+        return self.layer.arrays(prefix) if isinstance(self.layer, Layer) else iter([(prefix[:-1], self, "layer")])
+
+    def forward(self, o: np.ndarray) -> tuple[np.ndarray, Any]:
+        heads, split = split_heads(o, self.num_heads)  # (B, H, T_q, d_v)
+        o, concat = concat_heads(self.place.forward(heads))  # (B, T_q, H d_v)
+        y, linear = project(o, self.layer)
+        return y, (split, concat, linear)
+
+    def backward(self, dy: np.ndarray, cache: Any) -> tuple[np.ndarray, Any]:
+        split, concat, linear = cache
+        do, dw_o, _ = project_backward(dy, self.layer, linear)
+        return split_heads_backward(self.place.backward(concat_heads_backward(do, concat)), split), dw_o

@@ -45,8 +45,8 @@ from numpy_attention.inside.c38a_places import (
     unknown_place,
 )
 from numpy_attention.layers.c13_layer import Parameters
-from numpy_attention.models.c21_stack import Stack
 from numpy_attention.models.c21c_model import Model
+from numpy_attention.models.c24c_stacks import Stack
 
 
 class RunCache(NamedTuple):
@@ -92,8 +92,8 @@ def backward_with(dy: np.ndarray, cache: RunCache) -> tuple[Activations, Paramet
     require_cotangent("backward_with", "dy", dy, cache.shape, cache.dtype)
     d_at: Activations = {}
     edited = _with_places(cache.model, cache.edits, {}, d_at)  # new places: two threads may use one cache
-    grads = dict(edited.gradients_from_logits(cache.forward, dy))
-    return {name: d_at[name] for name in cache.at}, {name: grads[name] for name in edited.parameters()}
+    grads = edited.gradients_from_logits(cache.forward, dy)
+    return {name: d_at[name] for name in cache.at}, grads
 
 
 def with_edits(model: Any, edits: Mapping[str, Edit]) -> Any:
@@ -170,9 +170,10 @@ def _watch(stack: Any, prefix: str, place: Any) -> None:
     for i, block in enumerate(map(copy.copy, stack.blocks)):
         name = f"{prefix}blocks.{i}"
         before = place(name)
-        block.attention = WatchedHeads(block.attention, place(f"{name}.attention"))
-        if block.cross_attention is not None:
-            block.cross_attention = WatchedHeads(block.cross_attention, place(f"{name}.cross_attention"))
+        for part in ("attention", "cross_attention"):
+            if (attention := copy.copy(getattr(block, part))) is not None:
+                attention.w_o = WatchedHeads(attention.w_o, attention.num_heads, place(f"{name}.{part}"))
+                setattr(block, part, attention)
         block.feed_forward = WatchedOutput(block.feed_forward, place(f"{name}.feed_forward"))
         blocks.append(WatchedInput(block, before))
     stack.blocks = blocks

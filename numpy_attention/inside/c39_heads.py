@@ -37,7 +37,6 @@ from numpy_attention.inside.c38a_places import require_unedited
 from numpy_attention.layers.c13_layer import Layer
 from numpy_attention.layers.c14_linear import Matrix, project
 from numpy_attention.layers.c16_normalization import LayerNorm, Norm
-from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c23_gpt import GPT
 
 
@@ -93,11 +92,12 @@ def copying_scores(model: GPT) -> dict[str, np.ndarray]:
     """
     require_gpt("copying_scores", model)
     require_unedited("copying_scores", model.blocks)
-    if not model.config.pre_norm or model.config.branch_norm:
-        got = f"pre_norm={model.config.pre_norm}, branch_norm={model.config.branch_norm}"
+    branch_norm = getattr(model.config, "branch_norm", False)  # an option of RecentGPT
+    if not model.config.pre_norm or branch_norm:
+        got = f"pre_norm={model.config.pre_norm}, branch_norm={branch_norm}"
         raise value_error("copying_scores", "model", "a GPT with pre_norm and without branch_norm", got)
     E = _float64_on_host(model.token_embedding.table)  # (V, d_model)
-    U = _float64_on_host(Head(model.token_embedding, model.head).vectors())  # (V, d_model)
+    U = _float64_on_host(model.output_head().vectors)  # (V, d_model)
     B = _without_mean(U * _float64_on_host(model.norm.gamma), model.norm).T  # (d_model, V)
     through = B @ E  # (d_model, d_model): the sum over all tokens, equal for all heads
     scores = {}

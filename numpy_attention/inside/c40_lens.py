@@ -33,7 +33,6 @@ from numpy_attention.errors import broadcasts_to, require_arrays, require_float,
 from numpy_attention.inside.c38a_places import require_unedited
 from numpy_attention.inside.c39_heads import matrix_of, require_gpt
 from numpy_attention.layers.c16_normalization import LayerNorm
-from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c23_gpt import GPT
 
 
@@ -56,8 +55,7 @@ def logit_lens(model: GPT, x: np.ndarray) -> np.ndarray:
     if x.ndim < 1 or x.shape[-1] != model.config.d_model:
         raise shape_error("logit_lens", "x", f"(..., {model.config.d_model}), a residual stream", x.shape)
     h, _ = model.norm.forward(x)
-    logits, _ = Head(model.token_embedding, model.head).forward(h)
-    return logits
+    return model.output_head().forward(h)
 
 
 def unembedding(model: GPT) -> np.ndarray:
@@ -68,7 +66,7 @@ def unembedding(model: GPT) -> np.ndarray:
     Raises: TypeError if model is not a GPT.
     """
     require_gpt("unembedding", model)
-    return Head(model.token_embedding, model.head).vectors()
+    return model.output_head().vectors
 
 
 def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarray) -> dict[str, np.ndarray]:
@@ -168,7 +166,7 @@ def _check_direct(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarra
     if not model.config.pre_norm:
         fix = "the residual stream of a post-norm model is not a sum of parts"
         raise value_error(op, "model", "a pre-norm model", "a post-norm model", fix)
-    if model.config.branch_norm:
+    if getattr(model.config, "branch_norm", False):  # an option of RecentGPT
         fix = "a branch norm changes the outputs of the heads before they are added"
         raise value_error(op, "model", "a model without branch norms", "branch_norm=True", fix)
     require_arrays(op, "at", at)

@@ -18,93 +18,34 @@ it draws which elements dropout removes (None: no dropout).
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too. Their names
 are joined by dots, like a path in Python: `blocks.0.attention.w_q`. No parameter has to be registered.
 
-A frozen array is used in forward and backward, but training does not change it: `parameters` leaves it out. A backward
-need not compute its gradient (Chapter 37 saves time in this way). If a backward returns the gradient anyway, the
-gradient is not used.
+The appendix finds the arrays of a layer, and copies, freezes and replaces them.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from numpy_attention.backend import NumPyBackend
-from numpy_attention.errors import FLOATS, dtype_error, mismatches, require_array, require_generator, several
+from numpy_attention.errors import FLOATS, dtype_error, require_generator
+from numpy_attention.layers.c13a_arrays import Arrays
 
 Parameters = dict[str, np.ndarray]
 
 
-class Layer:
+class Layer(Arrays):
     """A layer owns parameters; every kind of layer defines its own `forward` and `backward`."""
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]
-    frozen: Collection[str] = ()  # names of its arrays that do not learn
-
-    def arrays(self, prefix: str = "") -> Iterator[tuple[str, "Layer", str]]:
-        """Every array in this layer: its dotted name, the layer that owns it, and its name in that layer."""
-        for name, value in vars(self).items():
-            if value is None:  # a part that is off
-                continue
-            if isinstance(value, Layer):
-                yield from value.arrays(f"{prefix}{name}.")
-            elif isinstance(value, list):
-                for i, layer in enumerate(value):
-                    yield from layer.arrays(f"{prefix}{name}.{i}.")
-            elif hasattr(value, "shape") and not isinstance(value, np.generic):  # a NumPy scalar is a setting
-                yield prefix + name, self, name
 
     def parameters(self) -> Parameters:
         """All arrays that learn, by dotted name. They are not copies: `p[...] = value` changes the layer."""
         return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
 
-    def frozen_arrays(self) -> list[str]:
-        """The dotted names of the arrays that do not learn; `parameters` leaves them out."""
-        return [dotted for dotted, owner, name in self.arrays() if name in owner.frozen]
-
-    def freeze(self) -> None:
-        """Freeze all arrays in this layer: `parameters` is then empty, until a layer with new arrays is added."""
-        for _, owner, name in list(self.arrays()):
-            owner.frozen = {*owner.frozen, name}
-
-    def unfreeze(self) -> None:
-        """Let all arrays in this layer learn again, except the arrays that a class itself declares frozen."""
-        for _, owner, _ in list(self.arrays()):
-            vars(owner).pop("frozen", None)  # the `frozen` of the class remains
-
     def num_parameters(self) -> int:
         """The number of parameters; an array that is used in two places is counted once."""
         return sum(p.size for p in {id(p): p for p in self.parameters().values()}.values())
-
-    def load_parameters(self, new: Parameters) -> None:
-        """Copy new values into the parameters; names, shapes and dtypes must all agree.
-
-        Raises: ValueError that lists the first differences; TypeError when a value is not an array. The parameters are
-        unchanged after an error.
-        """
-        op, own = type(self).__name__, self.parameters()
-        if not isinstance(new, dict):
-            raise dtype_error(op, "new", "a dict of arrays", type(new).__name__)
-        for name, array in new.items():
-            require_array(op, f"new[{name!r}]", array)
-        if wrong := mismatches(own, new, "layer"):
-            raise ValueError(f"{op}: the parameters do not fit: {several(wrong)}")
-        for name, p in own.items():
-            p[...] = np.asarray(new[name], like=p)
-
-    def to(self, backend: NumPyBackend) -> Self:
-        """Copy every array to the device of the backend, and return the layer: `model.to(gpu)`.
-
-        Create the optimizer afterwards, because an optimizer keeps references to the arrays.
-        """
-        self.replace_parameters(lambda _, p: backend.asarray(p))
-        return self
-
-    def replace_parameters(self, replace: Callable[[str, np.ndarray], np.ndarray]) -> None:
-        """Replace every array p, frozen or not, by `replace(name, p)`, for example by an array of another dtype."""
-        for dotted, owner, name in list(self.arrays()):
-            setattr(owner, name, replace(dotted, getattr(owner, name)))
 
 
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:

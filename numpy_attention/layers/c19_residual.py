@@ -17,83 +17,70 @@ branch s:
 
     y = x + s(x)        dx = dy + J_s^T dy
 
-The backward functions of the branch, one after the other, compute J_s^T dy. In pre-norm no weight multiplies the first
-term, dy, on its way down the residual stream: this is why deep transformers can be trained. In post-norm, dy passes
-through a norm after every sublayer. So a pre-norm model can be trained without warm-up. But it needs one more norm
-after the last block, because the residual stream only grows. Many papers, and the tutorials, write pre-LN and post-LN.
-
-A **branch norm** normalizes the output of the branch before the addition. So no sublayer can write a much longer vector
-to the stream than the others. It is the only norm of a residual (OLMo 2), or it follows the norm of pre-norm (Gemma 3):
-
-    y = x + dropout(branch_norm(sublayer(x)))     y = x + dropout(branch_norm(sublayer(norm(x))))
+The backward functions of the branch, one after the other, compute J_s^T dy. The sum that runs through all sublayers of
+a model is its residual stream. In pre-norm no weight multiplies the first term, dy, on its way down this stream: this
+is why deep transformers can be trained. In post-norm, dy passes through a norm after every sublayer. So a pre-norm
+model can be trained without a slow start (warm-up, Chapter 26). But it needs one more norm after the last block,
+because the residual stream only grows. Many papers, and the tutorials, write pre-LN and post-LN.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.c16_normalization import Norm
+from numpy_attention.layers.c13_layer import Layer, Parameters
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout, dropout_backward
-from numpy_attention.ops.c09_normalization import NormCache
 
 
 class ResidualCache(NamedTuple):
     """What backward needs; `sublayer` is the cache of the sublayer on the branch."""
 
-    norm: NormCache | None  # None without a norm
+    norm: Any
     sublayer: Any
-    branch_norm: NormCache | None
-    dropout: DropoutCache | None  # None without a generator
+    dropout: DropoutCache
 
 
 def residual(
-    x: np.ndarray, norm: Norm | None, sublayer: Callable[[np.ndarray], tuple[np.ndarray, Any]], pre_norm: bool,
-    rate: float, rng: np.random.Generator | None, branch_norm: Norm | None = None,
+    x: np.ndarray, norm: Layer, sublayer: Any, pre_norm: bool, rate: float, rng: np.random.Generator | None, /,
+    **inputs: Any,
 ) -> tuple[np.ndarray, ResidualCache]:
-    """Add the output of a sublayer to x, as in one of the pictures and formulas above.
+    """Add the output of a sublayer, which is a layer, to x, as in one of the two pictures. It also gets the inputs.
 
     Shapes: x (B, T, d_model) -> y (B, T, d_model); the sublayer keeps the shape and returns a new array.
 
     Source: post-norm: Vaswani et al., Attention Is All You Need (2017), section 3.1; pre-norm: Xiong et al., On Layer
-    Normalization in the Transformer Architecture (2020), section 3; branch norm: OLMo Team, 2 OLMo 2 Furious (2025).
+    Normalization in the Transformer Architecture (2020), section 3.
     """
-    h, norm_cache, branch_cache, dropout_cache = x, None, None, None
-    if norm is not None and pre_norm:
-        h, norm_cache = norm.forward(h)
-    h, sublayer_cache = sublayer(h)
-    if branch_norm is not None:
-        h, branch_cache = branch_norm.forward(h)
-    if rng is not None:  # in training
-        h, dropout_cache = dropout(h, rate, rng)
-    h += x  # changes h, a new array, and not x
-    if norm is not None and not pre_norm:
-        h, norm_cache = norm.forward(h)
-    return h, ResidualCache(norm_cache, sublayer_cache, branch_cache, dropout_cache)
+    if pre_norm:
+        h, of_norm = norm.forward(x)
+        h, of_sublayer = sublayer.forward(h, **inputs)
+        y, of_dropout = dropout(h, rate, rng)
+        y += x  # y is a new array, x stays
+    else:
+        h, of_sublayer = sublayer.forward(x, **inputs)
+        h, of_dropout = dropout(h, rate, rng)
+        h += x
+        y, of_norm = norm.forward(h)
+    return y, ResidualCache(of_norm, of_sublayer, of_dropout)
 
 
 def residual_backward(
-    dy: np.ndarray, cache: ResidualCache, norm: Norm | None,
-    sublayer_backward: Callable[[np.ndarray, Any], tuple[Any, ...]], pre_norm: bool, branch_norm: Norm | None = None,
-) -> tuple[Any, ...]:
-    """Gradients of `residual`: dx, the gradients of both norms (None for a norm that is off), then all other results of
-    the sublayer's backward.
+    dy: np.ndarray, cache: ResidualCache, norm: Layer, sublayer: Any, pre_norm: bool
+) -> tuple[np.ndarray, Parameters, tuple[Any, ...]]:
+    """Gradients of `residual`: dx, the gradients of the norm, and all results of the sublayer's backward after dx.
 
     Shapes: dy as y -> dx as x
     """
-    norm_grads = branch_grads = None
-    if norm is not None and cache.norm is not None and not pre_norm:
-        # y = norm(x + h)
-        dy, norm_grads = norm.backward(dy, cache.norm)
-    # y = x + dropout(h): both terms receive dy
-    dh = dy if cache.dropout is None else dropout_backward(dy, cache.dropout)
-    if branch_norm is not None and cache.branch_norm is not None:
-        # h = branch_norm(h)
-        dh, branch_grads = branch_norm.backward(dh, cache.branch_norm)
-    # h = sublayer(h)
-    dx, *others = sublayer_backward(dh, cache.sublayer)
-    if norm is not None and cache.norm is not None and pre_norm:
-        # h = norm(x)
-        dx, norm_grads = norm.backward(dx, cache.norm)
-    dx += dy
-    return dx, norm_grads, branch_grads, *others
+    if pre_norm:
+        # y = x + dropout(sublayer(norm(x)))
+        dh = dropout_backward(dy, cache.dropout)
+        dh, *others = sublayer.backward(dh, cache.sublayer)
+        dx, of_norm = norm.backward(dh, cache.norm)
+        dx += dy
+    else:
+        # y = norm(x + dropout(sublayer(x)))
+        dsum, of_norm = norm.backward(dy, cache.norm)
+        dh = dropout_backward(dsum, cache.dropout)
+        dx, *others = sublayer.backward(dh, cache.sublayer)
+        dx += dsum
+    return dx, of_norm, tuple(others)

@@ -17,15 +17,14 @@ encoder ("context"). A GPT has decoder blocks without cross-attention.
 In the backward, cross-attention has two gradients: dx continues down the block, and dcontext goes to the encoder.
 """
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_number, value_error
 from numpy_attention.layers.c13_layer import Layer, flat_gradients
-from numpy_attention.layers.c16_normalization import Norm, norm_layer
-from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention, MultiHeadAttentionCache, SharedPositions
+from numpy_attention.layers.c16_normalization import norm_layer
+from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.layers.c18_feed_forward import FeedForward
 from numpy_attention.layers.c19_residual import ResidualCache, residual, residual_backward
@@ -33,32 +32,18 @@ from numpy_attention.ops.c12a_tiles import Band
 
 
 class BlockCache(NamedTuple):
-    """What backward needs: the cache of each residual.
+    """What backward needs: the cache of each residual; `cache.attention.sublayer` is the cache of the attention."""
 
-    `cache.attention.weights()` returns the weights of self-attention.
-    """
-
-    residual_1: ResidualCache
-    residual_cross: ResidualCache | None
-    residual_2: ResidualCache
-
-    @property
-    def attention(self) -> MultiHeadAttentionCache:
-        """The cache of the self-attention."""
-        return self.residual_1.sublayer
-
-    @property
-    def cross_attention(self) -> MultiHeadAttentionCache | None:
-        """The cache of the cross-attention, if there is one."""
-        return None if self.residual_cross is None else self.residual_cross.sublayer
+    attention: ResidualCache
+    cross_attention: ResidualCache | None
+    feed_forward: ResidualCache
 
 
 class Block(Layer):
     """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
     The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
-    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base. With
-    `branch_norm`, each sublayer has a norm on its output (Chapter 19); without `pre_norm` there is then no other norm.
+    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
@@ -70,82 +55,73 @@ class Block(Layer):
     Language Models are Unsupervised Multitask Learners (2019), section 2.3.
     """
 
+    attention_class: ClassVar[type[MultiHeadAttention]] = MultiHeadAttention
+
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator | None, *,
-        cross_attention: bool = False, pre_norm: bool = False, branch_norm: bool = False, norm: str = "layer_norm",
-        norm_eps: float | None = None, activation: str = "relu", bias: bool = True, dropout: float = 0.0,
-        attention: dict[str, Any] | None = None, dtype: Any = np.float32,
+        cross_attention: bool = False, pre_norm: bool = False, norm: str = "layer_norm", norm_eps: float | None = None,
+        activation: str = "relu", bias: bool = True, dropout: float = 0.0, attention: dict[str, Any] | None = None,
+        dtype: Any = np.float32,
     ) -> None:
-        def norms(on: bool = True) -> list[Norm | None]:  # of the stream, and of the branch
-            both = on and (pre_norm or not branch_norm), on and branch_norm
-            return [norm_layer(norm, d_model, norm_eps, dtype) if one else None for one in both]
-
         self.pre_norm = pre_norm
         self.dropout = require_number(type(self).__name__, "dropout", dropout, at_least=0, below=1)
-        options = {"bias": bias, "dropout": dropout, "dtype": dtype}
-        self.attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
-        self.norm_1, self.branch_norm_1 = norms()
+        options: dict[str, Any] = {"bias": bias, "dropout": dropout, "dtype": dtype}
+        self.attention = self.attention_class(d_model, num_heads, rng, **options | (attention or {}))
+        self.norm_1: Any = norm_layer(norm, d_model, norm_eps, dtype)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, rng, **options) if cross_attention else None
-        self.norm_cross, self.branch_norm_cross = norms(cross_attention)
+        self.norm_cross = norm_layer(norm, d_model, norm_eps, dtype) if cross_attention else None
         self.feed_forward = FeedForward(d_model, d_ff, rng, activation, bias, dropout, dtype)
-        self.norm_2, self.branch_norm_2 = norms()
+        self.norm_2: Any = norm_layer(norm, d_model, norm_eps, dtype)
 
     def forward(
         self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
         context_mask: np.ndarray | None = None, scores_bias: np.ndarray | None = None,
-        positions: np.ndarray | SharedPositions | None = None,
-        past: tuple[KeyValueCache, KeyValueCache | None] | None = None, rng: np.random.Generator | None = None,
-        band: Band | None = None,
+        positions: np.ndarray | None = None, past: tuple[KeyValueCache, KeyValueCache] | KeyValueCache | None = None,
+        rng: np.random.Generator | None = None, band: Band | None = None,
     ) -> tuple[np.ndarray, BlockCache]:
-        """Run the block. `past` (generation only, no backward): the KV caches of self-attention and cross-attention.
+        """Run the block. `past` (generation only, no backward): the KV cache; with cross-attention a pair of them.
 
-        A `band` (Chapter 12) defines by position which keys self-attention sees. With a band, self-attention and
-        cross-attention run in tiles (small blocks of the scores), but cross-attention still sees every key.
+        A `band` (Chapter 12) defines by position which keys self-attention sees. With a band, both attentions run in
+        tiles; the band does not hide keys of the context.
         """
-        self._check_context(context)
-        past_self, past_cross = past or (None, None)
-        options = self.pre_norm, self.dropout, rng
-
-        attend = partial(
-            self.attention.forward,
-            mask=mask, scores_bias=scores_bias, positions=positions, past=past_self, rng=rng, band=band,
+        self.check_context(context)
+        past, past_cross = past if isinstance(past, tuple) else (past, None)
+        how = self.pre_norm, self.dropout, rng
+        h, attention = residual(
+            x, self.norm_1, self.attention, *how,
+            mask=mask, scores_bias=scores_bias, positions=positions, past=past, band=band, rng=rng,
         )
-        h, residual_1 = residual(x, self.norm_1, attend, *options, self.branch_norm_1)  # (B, T, d_model)
-        residual_cross = None
-        if self.cross_attention is not None:
-            across = None if band is None else Band()
-            look_across = partial(
-                self.cross_attention.forward, context=context, mask=context_mask, past=past_cross, rng=rng, band=across
+        across = None
+        if self.cross_attention is not None and self.norm_cross is not None:
+            everything = None if band is None else Band()
+            h, across = residual(
+                h, self.norm_cross, self.cross_attention, *how,
+                context=context, mask=context_mask, past=past_cross, band=everything, rng=rng,
             )
-            h, residual_cross = residual(h, self.norm_cross, look_across, *options, self.branch_norm_cross)
-        feed_forward = partial(self.feed_forward.forward, rng=rng)
-        y, residual_2 = residual(h, self.norm_2, feed_forward, *options, self.branch_norm_2)
-        return y, BlockCache(residual_1, residual_cross, residual_2)
+        y, feed_forward = residual(h, self.norm_2, self.feed_forward, *how, rng=rng)
+        return y, BlockCache(attention, across, feed_forward)
 
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:
         """Return dx, grads; with cross-attention dx, dcontext, grads."""
         grads: dict[str, Any] = {}
         dcontext: list[np.ndarray] = []
-
         # y = residual(h, norm_2, feed_forward)
-        dh, grads["norm_2"], grads["branch_norm_2"], grads["feed_forward"] = residual_backward(
-            dy, cache.residual_2, self.norm_2, self.feed_forward.backward, self.pre_norm, self.branch_norm_2
+        dh, grads["norm_2"], (grads["feed_forward"],) = residual_backward(
+            dy, cache.feed_forward, self.norm_2, self.feed_forward, self.pre_norm
         )
-        # h = residual(h, norm_cross, cross_attention), a branch with a second input
-        if self.cross_attention is not None and cache.residual_cross is not None:
-            across = self.norm_cross, self.cross_attention.backward, self.pre_norm, self.branch_norm_cross
-            dh, grads["norm_cross"], grads["branch_norm_cross"], *dcontext, grads["cross_attention"] = (
-                residual_backward(dh, cache.residual_cross, *across)
+        if cache.cross_attention is not None and self.norm_cross is not None:
+            # h = residual(h, norm_cross, cross_attention), a branch with a second input
+            dh, grads["norm_cross"], (*dcontext, grads["cross_attention"]) = residual_backward(
+                dh, cache.cross_attention, self.norm_cross, self.cross_attention, self.pre_norm
             )
         # h = residual(x, norm_1, attention)
-        dx, grads["norm_1"], grads["branch_norm_1"], grads["attention"] = residual_backward(
-            dh, cache.residual_1, self.norm_1, self.attention.backward, self.pre_norm, self.branch_norm_1
+        dx, grads["norm_1"], (grads["attention"],) = residual_backward(
+            dh, cache.attention, self.norm_1, self.attention, self.pre_norm
         )
+        return dx, *dcontext, flat_gradients(grads)
 
-        in_order = dict(reversed(grads.items()))  # back to the order of the forward
-        return dx, *dcontext, flat_gradients(in_order)
-
-    def _check_context(self, context: np.ndarray | None) -> None:
+    def check_context(self, context: np.ndarray | None) -> None:
+        """Refuse a context without cross-attention, and cross-attention without a context."""
         if (context is None) != (self.cross_attention is None):
             expected = "passed if and only if the block has cross-attention"
             got = "None" if context is None else f"an array of shape {np.shape(context)}"

@@ -42,14 +42,10 @@ class ModelConfig:
         """The width of the feed-forward networks."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
 
-    def attention_of(self, block: int) -> dict[str, Any]:
-        """The options of the self-attention of a block, which is counted from 0."""
-        return {}
-
     def in_tiles(self, x: np.ndarray, T: int) -> bool:
         """Whether T queries attend in tiles (Chapter 12) instead of with all weights at once (Chapter 6).
 
-        x is the input of the stack: a GPU is faster with few large calls.
+        x, the input of the stack, tells where the arrays are: on a GPU, all weights at once are faster.
         """
         if self.attention == "auto":
             return T >= TILES_FROM and not self.dropout and on_host(x)
@@ -61,18 +57,23 @@ class ModelConfig:
         NumPy numbers become Python numbers, because JSON can store these and they do not change the dtype of arrays.
         """
         for name, kind in get_type_hints(type(self)).items():
-            self._convert(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
+            self.convert(name, get_args(kind) or (kind,))  # int | None has the kinds int and NoneType
         for name, allowed in {**choices, "norm": NORMS, "activation": ACTIVATIONS, "attention": ATTENTION}.items():
             value = getattr(self, name)
             if (value if value is None else str(value)) not in allowed:
                 raise self.wrong(name, f"one of {', '.join(map(str, allowed))}", repr(value))
-        if getattr(self, "d_k", None) is None and self.d_model % self.num_heads:
-            raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
+        self.check_heads()
         self.require("dropout", at_least=0, below=1)
         if self.dropout and self.attention == "tiled":
             raise self.wrong("dropout", '0 with attention="tiled"', f'{self.dropout}; "auto" and "dense" have dropout')
 
-    def _convert(self, name: str, kinds: tuple[type, ...]) -> None:
+    def check_heads(self) -> None:
+        """Refuse a d_model that cannot be divided among the heads."""
+        if self.d_model % self.num_heads:
+            raise self.wrong("d_model", "divisible by num_heads", f"{self.d_model} and {self.num_heads}")
+
+    def convert(self, name: str, kinds: tuple[type, ...]) -> None:
+        """Check the type of a field, and replace a NumPy number by a Python number."""
         value, op = getattr(self, name), type(self).__name__
         if value is None and type(None) in kinds:
             return
@@ -85,10 +86,6 @@ class ModelConfig:
             if not isinstance(value, (bool, np.bool_)):
                 raise dtype_error(op, name, "True or False", repr(value))
             value = bool(value)
-        elif str not in kinds:  # a dict of numbers and texts, as JSON stores it
-            if not isinstance(value, dict):
-                raise dtype_error(op, name, "a dict", repr(value))
-            value = dict(value)
         object.__setattr__(self, name, value)  # because the dataclass is frozen
 
     def require(self, field: str, **limits: Any) -> None:

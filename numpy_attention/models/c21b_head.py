@@ -17,11 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent
-from numpy_attention.layers.c14_linear import Linear
-from numpy_attention.layers.c15_embedding import Embedding
-from numpy_attention.models.c21_stack import Stream
 from numpy_attention.ops.c01a_sums import as_rows
-from numpy_attention.ops.c11_losses import CrossEntropyCache, cross_entropy
+from numpy_attention.ops.c11_losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
 from numpy_attention.ops.c12b_linear_cross_entropy import (
     LinearCrossEntropyCache,
     linear_cross_entropy,
@@ -42,78 +39,46 @@ LOGITS_AT_ONCE = 2**25
 LossOfHead = CrossEntropyCache | LinearCrossEntropyCache  # with all logits, or in blocks of rows
 
 
-class HeadCache(NamedTuple):
-    """What backward needs from the forward of a head."""
-
-    x: np.ndarray  # (B, T, d_model)
-
-
-class LossByRows(NamedTuple):
-    """Replaces dlogits when the loss was computed by rows: the backward of the loss returns dx and dtable."""
-
-    dloss: float
-    cache: LinearCrossEntropyCache
-
-
 class Head(NamedTuple):
-    """The last product of a model: x times the matrix of `linear`, or times the table if weights are tied.
+    """The last product of a model: one vector (V, d_model) for each token; a logit is the product of x and a vector.
 
     Shapes: x (B, T, d_model) -> logits (B, T, V)
     """
 
-    embedding: Embedding
-    linear: Linear | None  # None with tied weights; a head has no bias
+    vectors: np.ndarray  # the embedding table if weights are tied, else w^T; a head has no bias
+    frozen: bool = False  # Chapter 37: then backward skips dvectors, as much work as the forward
 
-    def vectors(self) -> np.ndarray:
-        """The vectors (V, d_model), one for each token; a logit is the product of x and a vector."""
-        return self.embedding.table if self.linear is None else self.linear.w.T
+    def forward(self, x: np.ndarray) -> np.ndarray:
+        logits = as_rows(x) @ self.vectors.T  # (B T, V)
+        return logits.reshape(*x.shape[:-1], len(self.vectors))
 
-    def frozen(self) -> bool:
-        """Whether the vectors are frozen (Chapter 37): then backward skips dvectors, as much work as the forward."""
-        return bool((self.embedding if self.linear is None else self.linear).frozen)
-
-    def forward(self, x: np.ndarray) -> tuple[np.ndarray, HeadCache]:
-        vectors = self.vectors()
-        logits = as_rows(x) @ vectors.T  # (B T, V)
-        return logits.reshape(*x.shape[:-1], len(vectors)), HeadCache(x)
-
-    def gradients(self, dlogits: np.ndarray | LossByRows, cache: HeadCache) -> Stream:
-        """Yield the gradient of the head's matrix (if weights are not tied); return dx and dtable.
-
-        The caller adds the gradient of the embedding to dtable. dtable is None if the table is frozen, and zeros if
-        only the embedding uses the table.
-        """
-        x, vectors = cache.x, self.vectors()
-        if isinstance(dlogits, LossByRows):
-            # loss = linear_cross_entropy(x, vectors, targets)
-            dx, dvectors = linear_cross_entropy_backward(*dlogits)  # (B, T, d_model), (V, d_model)
-        else:
-            require_cotangent("head", "dlogits", dlogits, (*x.shape[:-1], len(vectors)), x.dtype)
-            # logits = x @ vectors.T
-            dx = (as_rows(dlogits) @ vectors).reshape(x.shape)  # (B, T, d_model)
-            dvectors = None if self.frozen() else as_rows(dlogits).T @ as_rows(x)  # (V, d_model)
-        if self.linear is None:
-            # vectors = table
-            return dx, dvectors
-        # vectors = w.T
-        if dvectors is not None:
-            yield "head.w", dvectors.T.copy()
-        return dx, None if self.embedding.frozen else np.zeros_like(self.embedding.table)
+    def backward(self, dlogits: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return dx and dvectors (None if they are frozen)."""
+        require_cotangent("head", "dlogits", dlogits, (*x.shape[:-1], len(self.vectors)), x.dtype)
+        # logits = x @ vectors.T
+        dx = (as_rows(dlogits) @ self.vectors).reshape(x.shape)  # (B, T, d_model)
+        return dx, None if self.frozen else as_rows(dlogits).T @ as_rows(x)  # (V, d_model)
 
     def loss(
-        self, x: np.ndarray, targets: np.ndarray, logits_at_once: int, label_smoothing: float = 0.0
-    ) -> tuple[np.ndarray, HeadCache, LossOfHead]:
+        self, x: np.ndarray, targets: np.ndarray, logits_at_once: int = LOGITS_AT_ONCE, label_smoothing: float = 0.0
+    ) -> tuple[np.ndarray, LossOfHead]:
         """The loss of the scores, with at most `logits_at_once` logits in memory at a time.
 
         Shapes: x (B, T, d_model), targets (B, T) -> loss, a single number
         """
-        vectors = self.vectors()  # (V, d_model)
-        if len(as_rows(x)) * len(vectors) <= logits_at_once:
-            logits, cache = self.forward(x)  # (B, T, V)
-            loss, of_loss = cross_entropy(logits, targets, label_smoothing=label_smoothing)
-            return loss, cache, of_loss
-        rows = max(1, logits_at_once // len(vectors))
-        loss, by_rows = linear_cross_entropy(
-            x, vectors, targets, label_smoothing=label_smoothing, block_size=rows, frozen=self.frozen()
+        if len(as_rows(x)) * len(self.vectors) <= logits_at_once:
+            return cross_entropy(self.forward(x), targets, label_smoothing=label_smoothing)
+        rows = max(1, logits_at_once // len(self.vectors))
+        return linear_cross_entropy(
+            x, self.vectors, targets, label_smoothing=label_smoothing, block_size=rows, frozen=self.frozen
         )
-        return loss, HeadCache(x), by_rows
+
+    def loss_backward(
+        self, dloss: np.ndarray | float, x: np.ndarray, cache: LossOfHead
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return dx and dvectors (None if they are frozen)."""
+        if isinstance(cache, LinearCrossEntropyCache):
+            # loss = linear_cross_entropy(x, vectors, targets)
+            return linear_cross_entropy_backward(dloss, cache)  # (B, T, d_model), (V, d_model)
+        # loss = cross_entropy(x @ vectors.T, targets)
+        return self.backward(cross_entropy_backward(dloss, cache), x)

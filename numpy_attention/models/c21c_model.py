@@ -2,13 +2,11 @@
 
 Every model has two pairs of forward and backward:
 
-    loss,   cache = model.loss(*inputs, targets)      grads  = model.backward(cache)
-    logits, cache = model.forward(*inputs)            stream = model.gradients_from_logits(cache, dlogits)
+    loss,   cache = model.loss(*inputs, targets)      grads = model.backward(cache)
+    logits, cache = model.forward(*inputs)            grads = model.gradients_from_logits(cache, dlogits)
 
 The first pair is for training. With `training=True`, `rng` draws the dropout, and the labels are smoothed if the
-configuration has label_smoothing. Without `training=True`, `rng` is not used. The second pair is for your own loss. Its
-backward returns a stream: a generator that yields one gradient after another, each with its name, and stores none.
-`dict(stream)` collects them. `model.gradients(cache)` is the stream of the first pair, and `backward` collects it.
+configuration has label_smoothing. Without `training=True`, `rng` is not used. The second pair is for your own loss.
 """
 
 import dataclasses
@@ -17,12 +15,10 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from numpy_attention.errors import InputError, mismatches, several, value_error
+from numpy_attention.errors import InputError, dtype_error, mismatches, several, value_error
 from numpy_attention.layers.c13_layer import Layer, Parameters
-from numpy_attention.models.c21_stack import Stream
-from numpy_attention.models.c21b_head import LOGITS_AT_ONCE, LossByRows, LossOfHead
+from numpy_attention.models.c21b_head import LOGITS_AT_ONCE
 from numpy_attention.ops.c11_losses import cross_entropy_backward
-from numpy_attention.ops.c12b_linear_cross_entropy import LinearCrossEntropyCache
 from numpy_attention.pieces import non_finite
 
 
@@ -30,7 +26,7 @@ class LossCache(NamedTuple):
     """What backward needs from the loss."""
 
     forward: Any  # the cache of the model's forward
-    cross_entropy: LossOfHead
+    cross_entropy: Any  # the cache of the loss
 
 
 class Model(Layer):
@@ -51,24 +47,24 @@ class Model(Layer):
     def __init__(self, config: Any, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
         raise NotImplementedError(f"{type(self).__name__} must implement __init__")
 
-    def gradients_from_logits(self, cache: Any, dlogits: Any) -> Stream:
-        """Yield the gradient of every parameter with its name, given the gradient of the logits.
-
-        `dlogits` is an array, or a `LossByRows` if the loss was computed from a few rows of logits at a time.
-        """
+    def gradients_from_logits(self, cache: Any, dlogits: np.ndarray) -> Parameters:
+        """All gradients, named and ordered like the parameters, given the gradient of the logits."""
         raise NotImplementedError(f"{type(self).__name__} must implement gradients_from_logits")
-
-    def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
-        """Yield the gradients of dloss * loss, each with its name, as soon as they are computed."""
-        of_loss = cache.cross_entropy
-        if isinstance(of_loss, LinearCrossEntropyCache):
-            return self.gradients_from_logits(cache.forward, LossByRows(dloss, of_loss))
-        # loss = cross_entropy(logits, targets)
-        return self.gradients_from_logits(cache.forward, cross_entropy_backward(dloss, of_loss))
 
     def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
         """All gradients of dloss * loss, named and ordered like the parameters."""
-        grads = dict(self.gradients(cache, dloss))
+        # loss = cross_entropy(logits, targets)
+        return self.gradients_from_logits(cache.forward, cross_entropy_backward(dloss, cache.cross_entropy))
+
+    def require_config(self, config: Any) -> Any:
+        """Refuse the configuration of another model: its options would be ignored in silence."""
+        if type(config) is not self.config_class:
+            expected, fix = f"a {self.config_class.__name__}", "each model class has a configuration of its own"
+            raise dtype_error(type(self).__name__, "config", expected, type(config).__name__, fix)
+        return config
+
+    def ordered(self, grads: Parameters) -> Parameters:
+        """The gradients of the parameters that learn, in the order of `parameters`."""
         return {name: grads[name] for name in self.parameters()}
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -20,15 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.c13_layer import Parameters, normal, prefixed
+from numpy_attention.layers.c13_layer import Parameters, flat_gradients, normal
 from numpy_attention.layers.c14_linear import Linear
 from numpy_attention.layers.c15_embedding import Embedding
-from numpy_attention.layers.c15a_position_embedding import KINDS, PositionEmbedding
+from numpy_attention.layers.c15a_position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.layers.c16_normalization import norm_layer
 from numpy_attention.layers.c20_block import EncoderBlock
-from numpy_attention.models.c21_stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
+from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack, run_stack_backward
 from numpy_attention.models.c21a_config import ModelConfig
 from numpy_attention.models.c21c_model import LossCache, Model
+from numpy_attention.models.c21e_weights import attention_weights
 from numpy_attention.models.c22b_padding import check_batch, first_weights, mean_weights, visible_tokens
 from numpy_attention.ops.c01_linear import LinearCache
 from numpy_attention.ops.c11_losses import cross_entropy
@@ -73,6 +74,7 @@ class SequenceClassifierCache(NamedTuple):
     """What backward needs from a forward."""
 
     token: Any  # an EmbeddingCache, or a LinearCache if tokens are vectors
+    position: PositionCache
     stack: StackCache
     pool_weights: np.ndarray | None  # (B, T), of each token in the pooled vector; (B, 1 + T) with a class token
     head: LinearCache
@@ -98,7 +100,8 @@ class SequenceClassifier(Model):
     def __init__(
         self, config: SequenceClassifierConfig, rng: np.random.Generator | None, dtype: Any = np.float32
     ) -> None:
-        c = self.config = config
+        c = self.config = self.require_config(config)
+        self.dropout = c.dropout
         self.token_embedding: Embedding | Linear
         if c.vocab_size is not None:
             self.token_embedding = Embedding(c.vocab_size, c.d_model, rng, dtype=dtype)
@@ -127,10 +130,9 @@ class SequenceClassifier(Model):
             if visible is not None:
                 visible = np.concatenate([np.ones_like(visible[:, :1]), visible], axis=1)
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
-        # unlike GPT and Seq2Seq: no factor sqrt(d_model); x starts small compared with the sines and grows in training
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
-        inputs = BlockInputs(mask=mask, band=band)
-        x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
+        x, position = self.position_embedding.forward(x)
+        x, stack = run_stack(self, x, rng=rng, recompute=self.recompute, mask=mask, band=band)
         pool_weights = None
         if self.config.pooling == "mean":
             pool_weights = mean_weights(x, visible)  # (B, T)
@@ -139,25 +141,26 @@ class SequenceClassifier(Model):
             pool_weights = first_weights(x, visible)  # (B, 1 + T)
             x = x[:, 0]  # (B, d_model)
         logits, head = self.head.forward(x)
-        return logits, SequenceClassifierCache(token, stack, pool_weights, head)
+        return logits, SequenceClassifierCache(token, position, stack, pool_weights, head)
 
-    def gradients_from_logits(self, cache: SequenceClassifierCache, dlogits: np.ndarray) -> Stream:
+    def gradients_from_logits(self, cache: SequenceClassifierCache, dlogits: np.ndarray) -> Parameters:
+        grads: dict[str, Any] = {}
         # logits = head(x)
-        dx, grads = self.head.backward(dlogits, cache.head)
-        yield from prefixed("head", grads).items()
-        del grads  # free their memory before the stack runs
+        dx, grads["head"] = self.head.backward(dlogits, cache.head)
         if cache.pool_weights is not None:
             # x = pool_weights @ x
             dx = cache.pool_weights[:, :, None] * dx[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from self._parts().gradients(dx, cache.stack)
+        dx, _, blocks = run_stack_backward(self, dx, cache.stack)
+        # x = x + positions
+        dx, grads["position_embedding"] = self.position_embedding.backward(dx, cache.position)
         if self.class_token is not None:
             # x = concatenate([class_token, x])
-            yield "class_token", dx[:, 0].sum(axis=0)
+            grads["class_token"] = dx[:, 0].sum(axis=0)
             dx = dx[:, 1:]
         # x = token_embedding[ids]
-        _, grads = self.token_embedding.backward(dx, cache.token)
-        yield from prefixed("token_embedding", grads).items()
+        _, grads["token_embedding"] = self.token_embedding.backward(dx, cache.token)
+        return self.ordered(flat_gradients(grads) | blocks)
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, lengths: np.ndarray | None = None, training: bool = False,
@@ -179,6 +182,3 @@ class SequenceClassifier(Model):
         """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
-
-    def _parts(self) -> Parts:
-        return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)

@@ -23,19 +23,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, shape_error
-from numpy_attention.layers.c13_layer import Parameters, prefixed
+from numpy_attention.layers.c13_layer import Parameters, flat_gradients
 from numpy_attention.layers.c15_embedding import Embedding
 from numpy_attention.layers.c15a_position_embedding import KINDS, PositionCache, PositionEmbedding
 from numpy_attention.layers.c16_normalization import norm_layer
 from numpy_attention.layers.c20_block import EncoderBlock
-from numpy_attention.models.c21_stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
+from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack, run_stack_backward
 from numpy_attention.models.c21a_config import ModelConfig
 from numpy_attention.models.c21c_model import LossCache, Model
+from numpy_attention.models.c21e_weights import attention_weights
 from numpy_attention.models.c22b_padding import check_batch, first_weights, mean_weights, visible_tokens
 from numpy_attention.ops.c01a_sums import dot_in_rows
 from numpy_attention.ops.c02_embedding import EmbeddingCache
 from numpy_attention.ops.c09_normalization import NormCache
-from numpy_attention.ops.c11_losses import CrossEntropyCache, cross_entropy, cross_entropy_backward
+from numpy_attention.ops.c11_losses import cross_entropy, cross_entropy_backward
 from numpy_attention.ops.c12a_tiles import Band
 
 POOLINGS = {"mean": mean_weights, "first_token": first_weights}
@@ -106,7 +107,8 @@ class TextEncoder(Model):
     config_class = TextEncoderConfig
 
     def __init__(self, config: TextEncoderConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
-        c = self.config = config
+        c = self.config = self.require_config(config)
+        self.dropout = c.dropout
         self.token_embedding = Embedding(c.vocab_size, c.d_model, rng, dtype=dtype)
         self.position_embedding = PositionEmbedding(c.positions, c.context_length, c.d_model, rng, dtype)
         self.type_embedding = Embedding(c.num_types, c.d_model, rng, dtype=dtype)
@@ -132,8 +134,7 @@ class TextEncoder(Model):
         visible = visible_tokens(ids, lengths, self.config.pad_token, like=x)  # (B, T), or None: all tokens
         mask = None if visible is None else visible[:, None, None, :]  # (B, 1, 1, T)
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
-        inputs = BlockInputs(mask=mask, band=band)
-        x, stack = self._parts().run(x, inputs, rng=rng, recompute=self.recompute)
+        x, stack = run_stack(self, x, rng=rng, recompute=self.recompute, mask=mask, band=band)
         pool_weights = POOLINGS[self.config.pooling](x, visible)  # (B, T)
         u = (pool_weights[:, None, :] @ x)[:, 0]  # (B, d_model)
         n = np.sqrt(dot_in_rows(u, u))  # (B, 1)
@@ -141,8 +142,8 @@ class TextEncoder(Model):
         y = u / n
         return y, TextEncoderCache(token, type_cache, position, norm, stack, x, pool_weights, n, y)
 
-    def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Stream:
-        """Yield the gradient of every parameter with its name, given the gradient of the directions."""
+    def gradients_from_logits(self, cache: TextEncoderCache, dlogits: np.ndarray) -> Parameters:
+        """All gradients, named and ordered like the parameters, given the gradient of the directions."""
         require_cotangent("TextEncoder", "dlogits", dlogits, cache.y.shape, cache.y.dtype)
         # y = u / n
         along = dot_in_rows(cache.y, dlogits)  # (B, 1)
@@ -150,18 +151,16 @@ class TextEncoder(Model):
         # u = pool_weights @ x
         dx = cache.pool_weights[:, :, None] * du[:, None, :]  # (B, T, d_model)
         # x = stack(x)
-        dx, _ = yield from self._parts().gradients(dx, cache.stack)
+        dx, _, blocks = run_stack_backward(self, dx, cache.stack)
+        grads: dict[str, Any] = {}
         # x = norm(x)
-        dx, grads = self.embedding_norm.backward(dx, cache.norm)
-        yield from prefixed("embedding_norm", grads).items()
+        dx, grads["embedding_norm"] = self.embedding_norm.backward(dx, cache.norm)
         # x = token + type + position
-        dx, grads = self.position_embedding.backward(dx, cache.position)
-        yield from prefixed("position_embedding", grads).items()
-        _, grads = self.type_embedding.backward(dx, cache.type)
-        yield from prefixed("type_embedding", grads).items()
+        dx, grads["position_embedding"] = self.position_embedding.backward(dx, cache.position)
+        _, grads["type_embedding"] = self.type_embedding.backward(dx, cache.type)
         if not self.token_embedding.frozen:  # frozen: skip a gradient as large as the table
-            _, grads = self.token_embedding.backward(dx, cache.token)
-            yield from prefixed("token_embedding", grads).items()
+            _, grads["token_embedding"] = self.token_embedding.backward(dx, cache.token)
+        return self.ordered(flat_gradients(grads) | blocks)
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
@@ -179,16 +178,15 @@ class TextEncoder(Model):
         loss, cache = cross_entropy(logits, np.arange(len(a), like=a))
         return loss, LossCache((cache_a, cache_b), cache)
 
-    def gradients(self, cache: LossCache, dloss: float = 1.0) -> Stream:
+    def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
+        """All gradients of dloss * loss, named and ordered like the parameters."""
         of_a, of_b = cache.forward
-        assert isinstance(cache.cross_entropy, CrossEntropyCache)  # B x B logits always fit in memory
         # loss = cross_entropy(logits, targets)
         dlogits = cross_entropy_backward(dloss, cache.cross_entropy) / self.config.temperature  # (B, B)
         # logits = a @ b.T / temperature
         from_a = self.gradients_from_logits(of_a, dlogits @ of_b.y)
         from_b = self.gradients_from_logits(of_b, dlogits.T @ of_a.y)
-        for (name, gradient), (_, other) in zip(from_a, from_b, strict=True):
-            yield name, gradient + other  # every parameter was used twice
+        return {name: gradient + from_b[name] for name, gradient in from_a.items()}  # each parameter was used twice
 
     def attention_weights(
         self, ids: np.ndarray, lengths: np.ndarray | None = None, layers: Collection[str] | None = None
@@ -196,6 +194,3 @@ class TextEncoder(Model):
         """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
         _, cache = self.forward(ids, lengths)
         return attention_weights({"": cache.stack}, layers)
-
-    def _parts(self) -> Parts:
-        return Parts(None, self.blocks, self.norm, self.config.dropout)

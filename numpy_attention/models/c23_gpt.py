@@ -19,35 +19,35 @@ a single undivided branch.
 
 import math
 from collections.abc import Collection
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.c13_layer import Parameters, normal
+from numpy_attention.layers.c13_layer import Parameters, normal, prefixed
 from numpy_attention.layers.c14_linear import Linear
 from numpy_attention.layers.c15_embedding import Embedding
 from numpy_attention.layers.c15a_position_embedding import KINDS, PositionEmbedding
 from numpy_attention.layers.c16_normalization import norm_layer
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache, stored_length
-from numpy_attention.layers.c20_block import DecoderBlock
-from numpy_attention.models.c21_stack import BlockInputs, Parts, StackCache, Stream, attention_weights, make_blocks
-from numpy_attention.models.c21b_head import Head, HeadCache, LossByRows
+from numpy_attention.layers.c20_block import Block, DecoderBlock
+from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack, run_stack_backward
+from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c21c_model import LossCache, Model
+from numpy_attention.models.c21e_weights import attention_weights
 from numpy_attention.models.c22b_padding import check_batch
 from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.models.c23b_generate import generate
-from numpy_attention.ops.c02_embedding import EmbeddingCache, add_at
-from numpy_attention.ops.c04_masks import causal_mask, sliding_window_mask
-from numpy_attention.ops.c08_positions import alibi_bias, alibi_slopes
-from numpy_attention.ops.c12a_tiles import Band
+from numpy_attention.models.c23d_visible import causal_inputs
+from numpy_attention.ops.c02_embedding import EmbeddingCache
 
 
 class GPTCache(NamedTuple):
     """What backward needs from a forward."""
 
     token: EmbeddingCache
+    position: Any  # None with rotary or ALiBi
     stack: StackCache
-    head: HeadCache
+    x: np.ndarray  # (B, T, d_model), the input of the head
 
 
 class GPT(Model):
@@ -65,25 +65,34 @@ class GPT(Model):
     Press, Wolf, Using the Output Embedding to Improve Language Models (2017), section 3.
     """
 
-    config_class = GPTConfig
+    config_class: ClassVar[Any] = GPTConfig
 
     def __init__(self, config: GPTConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
-        c = self.config = config
+        c = self.config = self.require_config(config)
+        self.dropout, self.window = c.dropout, c.window
+        self.embedding_scale = math.sqrt(c.d_model) if c.positions == "sinusoidal" else 1.0  # as in the paper of 2017
         self.token_embedding = Embedding(c.vocab_size, c.d_model, None, dtype=dtype)
+        added = c.positions in KINDS  # rotary and ALiBi act inside attention
         self.position_embedding = (
-            PositionEmbedding(c.positions, c.context_length, c.d_model, None, dtype)
-            if c.positions in KINDS
-            else None  # rotary and ALiBi act inside attention
+            PositionEmbedding(c.positions, c.context_length, c.d_model, None, dtype) if added else None
         )
-        norms = {"norm_eps": c.norm_eps, "branch_norm": c.branch_norm}
-        self.blocks = make_blocks(DecoderBlock, c, c.num_layers, None, dtype, **norms)
+        self.blocks = self.new_blocks(dtype)
         self.norm = norm_layer(c.norm, c.d_model, c.norm_eps, dtype)
         self.head = None if c.tie_weights else Linear(c.d_model, c.vocab_size, None, bias=False, dtype=dtype)
-        for name, p in self.parameters().items():
-            if rng is not None and p.ndim == 2:
+        self.draw_weights(rng)
+
+    def new_blocks(self, dtype: Any) -> list[Block]:
+        c = self.config
+        options = {"num_kv_heads": c.num_kv_heads, "rotary_base": c.rotary_base if c.positions == "rotary" else None}
+        return make_blocks(DecoderBlock, c, c.num_layers, None, dtype, norm_eps=c.norm_eps, attention=options)
+
+    def draw_weights(self, rng: np.random.Generator | None) -> None:
+        """Normal numbers of scale 0.02 for all matrices; divided by sqrt(2 L) for w_o and w_2."""
+        for name, w in self.parameters().items():
+            if rng is not None and w.ndim == 2:
                 to_residual = name.endswith((".w_o", ".w_2"))
-                scale = 0.02 / math.sqrt(2 * c.num_layers) if to_residual else 0.02
-                p[...] = normal(rng, p.shape, scale, p.dtype)
+                scale = 0.02 / math.sqrt(2 * self.config.num_layers) if to_residual else 0.02
+                w[...] = normal(rng, w.shape, scale, w.dtype)
 
     def forward(
         self, ids: np.ndarray, mask: np.ndarray | None = None, positions: np.ndarray | None = None,
@@ -95,73 +104,73 @@ class GPT(Model):
         `config.attention` decides whether attention runs in tiles (Chapter 12). With a `mask`, it never runs in tiles.
         There is no backward after a forward with `past`.
         """
-        x, token, stack = self._states(ids, mask, positions, past, last_only, rng)
-        logits, head = self._head().forward(x)  # (B, T, V)
-        return logits, GPTCache(token, stack, head)
+        cache = self.states(ids, mask, positions, past, rng)
+        x = cache.x[:, -1:] if last_only else cache.x
+        return self.output_head().forward(x), cache._replace(x=x)  # (B, T, V)
 
-    def _states(
+    def states(
         self, ids: np.ndarray, mask: np.ndarray | None = None, positions: np.ndarray | None = None,
-        past: list[KeyValueCache] | None = None, last_only: bool = False, rng: np.random.Generator | None = None,
-    ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
-        """Return x (B, T, d_model) and two caches, of all steps before the output head. The output head gets x."""
+        past: list[KeyValueCache] | None = None, rng: np.random.Generator | None = None,
+    ) -> GPTCache:
+        """Everything before the head; `cache.x` (B, T, d_model) is the input of the head."""
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
         check_batch("GPT", "ids", ids, self.config.context_length, T_past)
-        x, token = self.token_embedding.forward(ids)  # (B, T, d_model), a new array
-        if self.config.scales_embedding:
-            x *= math.sqrt(self.config.d_model)  # otherwise x is tiny compared with the position vectors
-        windows = [self.config.window_of(i) for i in range(len(self.blocks))]
-        made = {window: self._inputs(x, window, mask, T_past)._replace(positions=positions) for window in set(windows)}
-        inputs = [made[window] for window in windows]
-        pairs = None if past is None else [(of_block, None) for of_block in past]
-        x, stack = self._parts().run(x, inputs, past=pairs, last_only=last_only, rng=rng, recompute=self.recompute)
-        return x, token, stack
+        x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
+        x *= self.embedding_scale  # in place: x is a new array
+        if positions is None:
+            positions = np.arange(T_past, T_past + x.shape[1], like=x)  # (T,)
+        position = None
+        if self.position_embedding is not None:
+            x, position = self.position_embedding.forward(x, positions)
+        inputs = causal_inputs(self.config, x, T_past, self.window, mask)
+        x, stack = run_stack(self, x, past, rng, self.recompute, positions=positions, **inputs)
+        return GPTCache(token, position, stack, x)
 
-    def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray | LossByRows) -> Stream:
+    def output_head(self) -> Head:
+        """The head: with tied weights its vectors are the rows of the embedding table."""
+        if self.head is None:
+            return Head(self.token_embedding.table, bool(self.token_embedding.frozen))
+        return Head(self.head.w.T, bool(self.head.frozen))
+
+    def gradients_from_logits(self, cache: GPTCache, dlogits: np.ndarray) -> Parameters:
         # logits = head(x)
-        dx, dtable = yield from self._head().gradients(dlogits, cache.head)
+        return self.states_backward(*self.output_head().backward(dlogits, cache.x), cache)
+
+    def states_backward(self, dx: np.ndarray, dvectors: np.ndarray | None, cache: GPTCache) -> Parameters:
+        """All gradients, from those of the two inputs of the head: x, and the vectors of the tokens."""
         # x = stack(x)
-        dx, _ = yield from self._parts().gradients(dx, cache.stack)
-        if self.config.scales_embedding:
-            # x *= sqrt(d_model)
-            dx = dx * math.sqrt(self.config.d_model)
-        if dtable is not None:
-            # x = table[ids]
-            add_at(dtable, cache.token.ids, dx)  # dtable already holds the gradient from the output; add dx to it
-            yield "token_embedding.table", dtable
+        dx, _, grads = run_stack_backward(self, dx, cache.stack)
+        if self.position_embedding is not None:
+            # x = embedding_scale * x + positions
+            dx, of_position = self.position_embedding.backward(dx, cache.position)
+            grads |= prefixed("position_embedding", of_position)
+        dx *= self.embedding_scale
+        if self.head is not None and dvectors is not None:
+            # vectors = w.T
+            grads["head.w"] = dvectors.T.copy()
+        if not self.token_embedding.frozen:
+            # x = table[ids], and with tied weights vectors = table: the second use of the table
+            dtable: Any = dvectors if self.head is None else np.zeros_like(self.token_embedding.table)
+            np.add.at(dtable, cache.token.ids, dx)
+            grads["token_embedding.table"] = dtable
+        return self.ordered(grads)
 
     def loss(
         self, ids: np.ndarray, targets: np.ndarray, training: bool = False, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, LossCache]:
         """The mean of -log p(target) in nats. targets (B, T): the ids one step later; a target of -100 is ignored."""
-        x, token, stack = self._states(ids, rng=rng if training else None)
-        loss, head, cache = self._head().loss(x, targets, self.logits_at_once)
-        return loss, LossCache(GPTCache(token, stack, head), cache)
+        cache = self.states(ids, rng=rng if training else None)
+        loss, of_loss = self.output_head().loss(cache.x, targets, self.logits_at_once)
+        return loss, LossCache(cache, of_loss)
+
+    def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
+        """All gradients of dloss * loss, named and ordered like the parameters."""
+        # loss = cross_entropy(head(x), targets)
+        dx, dvectors = self.output_head().loss_backward(dloss, cache.forward.x, cache.cross_entropy)
+        return self.states_backward(dx, dvectors, cache.forward)
 
     def attention_weights(self, ids: np.ndarray, layers: Collection[str] | None = None) -> Parameters:
         """The weights (B, H, T, T) of the layers in `layers`, or of all, by name: `blocks.0.attention` and so on."""
-        _, cache = self.forward(ids)
-        return attention_weights({"": cache.stack}, layers)
+        return attention_weights({"": self.states(ids).stack}, layers)
 
     generate = generate  # model.generate(prompt_ids, num_tokens, ...)
-
-    def _head(self) -> Head:
-        return Head(self.token_embedding, self.head)
-
-    def _parts(self) -> Parts:
-        return Parts(self.position_embedding, self.blocks, self.norm, self.config.dropout)
-
-    def _inputs(self, x: np.ndarray, window: int | None, mask: np.ndarray | None, T_past: int) -> BlockInputs:
-        """The inputs of all blocks with this window."""
-        T_q, T_k, H = x.shape[1], T_past + x.shape[1], self.config.num_heads
-        alibi = self.config.positions == "alibi"
-        pairs = T_q * T_k if T_q > 1 else 0  # as many as in a text of math.isqrt(pairs) tokens
-        if mask is None and self.config.in_tiles(x, math.isqrt(pairs)):  # the rules as below, without a T x T array
-            slopes = np.asarray(alibi_slopes(H).astype(x.dtype), like=x) if alibi else None
-            return BlockInputs(band=Band(True, window, slopes))
-        if window is not None:
-            near = sliding_window_mask(T_q, window, T_k, like=x)
-            mask = near if mask is None else near & mask
-        elif mask is None and T_q > 1:  # a single query sees every key
-            mask = causal_mask(T_q, T_k, like=x)
-        bias = np.asarray(alibi_bias(H, T_q, T_k, x.dtype.type), like=x) if alibi else None
-        return BlockInputs(mask=mask, scores_bias=bias)

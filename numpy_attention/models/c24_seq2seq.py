@@ -1,12 +1,12 @@
 """Chapter 24. The encoder-decoder: one sequence in, another out
 
-    source_ids --> embedding --> ENCODER (a stack)          every source token sees every other
-                                    |
-                                    |  context (B, T_s, d_model)
-                                    v
-    target_ids --> embedding --> DECODER (a stack) --> x --> head --> logits (B, T, V) --> loss
-                                 masked self-attention,
-                                 then cross-attention to the context
+    source_ids --> embedding --> + positions --> ENCODER (a stack)      every source token sees every other
+                                                    |
+                                                    |  context (B, T_s, d_model)
+                                                    v
+    target_ids --> embedding --> + positions --> DECODER (a stack) --> x --> head --> logits (B, T, V) --> loss
+                                                 masked self-attention,
+                                                 then cross-attention to the context
 
 Row t of the logits depends on target tokens 0..t and predicts token t + 1. In training the decoder reads the whole
 true target at once, shifted by one ("teacher forcing"): target_ids begins with a start token, targets ends with a stop
@@ -28,17 +28,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from numpy_attention.errors import require_float
-from numpy_attention.layers.c13_layer import Parameters, prefixed
+from numpy_attention.layers.c13_layer import Parameters, flat_gradients
 from numpy_attention.layers.c14_linear import Linear
 from numpy_attention.layers.c15_embedding import Embedding
 from numpy_attention.layers.c17a_kv_cache import stored_length
-from numpy_attention.models.c21_stack import Past, Stack, StackCache, Stream, attention_weights
-from numpy_attention.models.c21b_head import Head, HeadCache, LossByRows
+from numpy_attention.models.c21_stack import Past
+from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c21c_model import LossCache, Model
+from numpy_attention.models.c21e_weights import attention_weights
 from numpy_attention.models.c22b_padding import check_batch, visible_tokens
 from numpy_attention.models.c24a_seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.c24b_search import beam_search, greedy_search
-from numpy_attention.ops.c02_embedding import EmbeddingCache, add_at
+from numpy_attention.models.c24c_stacks import PlacedStackCache, Stack
+from numpy_attention.ops.c02_embedding import EmbeddingCache
 from numpy_attention.ops.c04_masks import causal_mask
 from numpy_attention.ops.c12a_tiles import Band
 
@@ -47,15 +49,15 @@ class EncodeCache(NamedTuple):
     """What backward needs from the steps between source and context."""
 
     source: EmbeddingCache
-    stack: StackCache
+    stack: PlacedStackCache
 
 
 class DecodeCache(NamedTuple):
     """What backward needs from the steps between target, context and logits."""
 
     target: EmbeddingCache
-    stack: StackCache
-    head: HeadCache
+    stack: PlacedStackCache
+    x: np.ndarray  # (B, T, d_model), the input of the head
 
 
 class Seq2SeqCache(NamedTuple):
@@ -82,7 +84,7 @@ class Seq2Seq(Model):
     config_class = Seq2SeqConfig
 
     def __init__(self, config: Seq2SeqConfig, rng: np.random.Generator | None, dtype: Any = np.float32) -> None:
-        c = self.config = config
+        c = self.config = self.require_config(config)
         how = {"scale": 1.0 / math.sqrt(c.d_model), "dtype": dtype}
         self.source_embedding = None if c.share_embeddings else Embedding(c.source_vocab_size, c.d_model, rng, **how)
         self.encoder = Stack(c, c.num_layers, rng, dtype=dtype)
@@ -95,20 +97,18 @@ class Seq2Seq(Model):
         target_lengths: np.ndarray | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, Seq2SeqCache]:
         """The logits. Padding: the tokens after the lengths (B,); without lengths, all tokens equal to pad_token."""
-        x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
-        logits, head = self._head().forward(x)  # (B, T, V)
-        return logits, Seq2SeqCache(encoder, DecodeCache(target, stack, head))
+        cache = self.states(source_ids, target_ids, source_lengths, target_lengths, rng)
+        return self.output_head().forward(cache.decoder.x), cache  # (B, T, V)
 
-    def _states(
-        self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None,
-        target_lengths: np.ndarray | None, rng: np.random.Generator | None,
-    ) -> tuple[np.ndarray, EncodeCache, EmbeddingCache, StackCache]:
-        """The input x (B, T, d_model) of the head, and the caches of the steps before it."""
+    def states(
+        self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None = None,
+        target_lengths: np.ndarray | None = None, rng: np.random.Generator | None = None,
+    ) -> Seq2SeqCache:
+        """Everything before the head."""
         source_mask = self.padding(source_ids, source_lengths, "source_ids")  # (B, 1, 1, T_s)
         target_mask = self.padding(target_ids, target_lengths, "target_ids")  # (B, 1, 1, T)
         context, encoder = self.encode(source_ids, source_mask, rng)  # (B, T_s, d_model)
-        x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, rng=rng)
-        return x, encoder, target, stack
+        return Seq2SeqCache(encoder, self._decoder_states(target_ids, context, source_mask, target_mask, rng=rng))
 
     def encode(
         self, source_ids: np.ndarray, source_mask: np.ndarray | None = None, rng: np.random.Generator | None = None,
@@ -126,15 +126,13 @@ class Seq2Seq(Model):
         target_mask: np.ndarray | None = None, past: Past | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, DecodeCache]:
         """Logits for every target position. With `past`, target_ids has only new tokens, and there is no backward."""
-        x, target, stack = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
-        logits, head = self._head().forward(x)  # (B, T, V)
-        return logits, DecodeCache(target, stack, head)
+        cache = self._decoder_states(target_ids, context, source_mask, target_mask, past, rng)
+        return self.output_head().forward(cache.x), cache  # (B, T, V)
 
     def _decoder_states(
         self, target_ids: np.ndarray, context: np.ndarray, source_mask: np.ndarray | None,
         target_mask: np.ndarray | None, past: Past | None = None, rng: np.random.Generator | None = None,
-    ) -> tuple[np.ndarray, EmbeddingCache, StackCache]:
-        """The steps of `_states` after the encoder."""
+    ) -> DecodeCache:
         T_past = 0 if past is None else stored_length("Seq2Seq", past, len(self.decoder.blocks))
         check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
         require_float("Seq2Seq", context=context)
@@ -147,27 +145,35 @@ class Seq2Seq(Model):
         else:
             mask = causal_mask(T, T_past + T, like=x)  # (T, T_past + T)
             mask = mask if target_mask is None else mask & target_mask
-        x, stack = self.decoder.forward(x, context, mask, source_mask, past, rng, band, self.recompute)
-        return x, target, stack
+        masks = {"mask": mask, "context_mask": source_mask, "band": band}
+        x, stack = self.decoder.forward(x, context, past, rng=rng, recompute=self.recompute, **masks)
+        return DecodeCache(target, stack, x)
 
-    def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray | LossByRows) -> Stream:
-        encoder, decoder = cache
-        scale = math.sqrt(self.config.d_model)
+    def gradients_from_logits(self, cache: Seq2SeqCache, dlogits: np.ndarray) -> Parameters:
         # logits = head(x)
-        dx, dtable = yield from self._head().gradients(dlogits, decoder.head)
-        # x = decoder(scale * table[target_ids], context)
-        dx, dcontext = yield from self.decoder.gradients(dx, decoder.stack, "decoder.")
-        if dtable is not None:
-            add_at(dtable, decoder.target.ids, dx * scale)  # adds to the head's part
-        # context = encoder(scale * source_table[source_ids])
-        dx, _ = yield from self.encoder.gradients(dcontext, encoder.stack, "encoder.")
+        return self.states_backward(*self.output_head().backward(dlogits, cache.decoder.x), cache)
+
+    def states_backward(self, dx: np.ndarray, dvectors: np.ndarray | None, cache: Seq2SeqCache) -> Parameters:
+        """All gradients, from those of the two inputs of the head: x, and the vectors of the tokens."""
+        encoder, decoder = cache
+        scale, grads = math.sqrt(self.config.d_model), dict[str, Any]()
+        # x = decoder(scale * table[target_ids] + positions, context)
+        dx, dcontext, grads["decoder"] = self.decoder.backward(dx, decoder.stack)
+        # context = encoder(scale * source_table[source_ids] + positions)
+        dsource, grads["encoder"] = self.encoder.backward(dcontext, encoder.stack)
+        if self.head is not None and dvectors is not None:
+            # vectors = w.T
+            grads["head"] = {"w": dvectors.T.copy()}
         if self.source_embedding is not None:
-            _, grads = self.source_embedding.backward(dx * scale, encoder.source)
-            yield from prefixed("source_embedding", grads).items()
-        elif dtable is not None:
-            add_at(dtable, encoder.source.ids, dx * scale)  # the table's third use
-        if dtable is not None:
-            yield "target_embedding.table", dtable
+            _, grads["source_embedding"] = self.source_embedding.backward(dsource * scale, encoder.source)
+        if not self.target_embedding.frozen:
+            # the table is used up to three times: as target embedding, as head, and as source embedding
+            dtable: Any = dvectors if self.head is None else np.zeros_like(self.target_embedding.table)
+            np.add.at(dtable, decoder.target.ids, dx * scale)
+            if self.source_embedding is None:
+                np.add.at(dtable, encoder.source.ids, dsource * scale)
+            grads["target_embedding"] = {"table": dtable}
+        return self.ordered(flat_gradients(grads))
 
     def loss(
         self, source_ids: np.ndarray, target_ids: np.ndarray, targets: np.ndarray,
@@ -179,10 +185,16 @@ class Seq2Seq(Model):
         Targets of -100 (padding) are ignored. Labels are smoothed only with `training=True`.
         """
         rng = rng if training else None
-        x, encoder, target, stack = self._states(source_ids, target_ids, source_lengths, target_lengths, rng)
+        cache = self.states(source_ids, target_ids, source_lengths, target_lengths, rng)
         smoothing = self.config.label_smoothing if training else 0.0
-        loss, head, cache = self._head().loss(x, targets, self.logits_at_once, smoothing)
-        return loss, LossCache(Seq2SeqCache(encoder, DecodeCache(target, stack, head)), cache)
+        loss, of_loss = self.output_head().loss(cache.decoder.x, targets, self.logits_at_once, smoothing)
+        return loss, LossCache(cache, of_loss)
+
+    def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
+        """All gradients of dloss * loss, named and ordered like the parameters."""
+        # loss = cross_entropy(head(x), targets)
+        dx, dvectors = self.output_head().loss_backward(dloss, cache.forward.decoder.x, cache.cross_entropy)
+        return self.states_backward(dx, dvectors, cache.forward)
 
     def attention_weights(
         self, source_ids: np.ndarray, target_ids: np.ndarray, source_lengths: np.ndarray | None = None,
@@ -191,13 +203,16 @@ class Seq2Seq(Model):
         """The weights (B, H, T_q, T_k) of the layers in `layers`, or of all, by name: `encoder.blocks.0.attention`,
         `decoder.blocks.0.cross_attention` and so on."""
         _, cache = self.forward(source_ids, target_ids, source_lengths, target_lengths)
-        return attention_weights({"encoder.": cache.encoder.stack, "decoder.": cache.decoder.stack}, layers)
+        return attention_weights({"encoder.": cache.encoder.stack.stack, "decoder.": cache.decoder.stack.stack}, layers)
 
     greedy = greedy_search  # model.greedy(source_ids, start_token, stop_token, ...)
     beam_search = beam_search
 
-    def _head(self) -> Head:
-        return Head(self.target_embedding, self.head)
+    def output_head(self) -> Head:
+        """The head: with tied weights its vectors are the rows of the table of the target."""
+        if self.head is None:
+            return Head(self.target_embedding.table, bool(self.target_embedding.frozen))
+        return Head(self.head.w.T, bool(self.head.frozen))
 
     def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids") -> np.ndarray | None:
         """The mask (B, 1, 1, T) that hides padding, or None without padding; `argument`: the name of ids in errors."""

@@ -28,7 +28,7 @@ from numpy_attention.errors import require_number, require_size
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.models.c21_stack import Past
 from numpy_attention.models.c23c_sampling import quiet, require_finite
-from numpy_attention.ops.c03_softmax import log_softmax
+from numpy_attention.ops.c11a_weighted_losses import log_softmax
 
 
 def greedy_search(

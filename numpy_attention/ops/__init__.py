@@ -8,9 +8,13 @@ may run it at the same time. A backward changes neither dy nor the cache, and a 
 The arrays are float32 or float64, and results have the dtype of the input.
 
 Who owns the arrays? The caller owns results and gradients and may change them in place. Three exceptions save a copy:
-split_heads and concat_heads may return a view of their input; if dropout is off, it returns x itself, and its backward
-dy itself; the results of softmax, softmax_with_sink and tiled_attention are also part of their caches. A cache holds
-the arguments themselves, not copies: do not change an argument of an op before its backward is done.
+split_heads and concat_heads may return a view of their input; dropout that is off returns x itself, and its backward
+returns dy itself; the results of softmax and tiled_attention are also part of their caches. A cache holds the arguments
+themselves, not copies: do not change an argument of an op before its backward is done.
+
+The line SHAPES of a chapter is its contract: "x: ... d_in, w: d_in d_out, b?: d_out" says that x may have any axes
+before d_in, that w has the same d_in, and that b may be None. `check_shapes` compares the arguments with this line. An
+array may be on a GPU, so an argument such as `like=x` makes a new array on the device of x.
 """
 
 from numpy_attention.ops.c01_linear import linear, linear_backward
@@ -26,25 +30,15 @@ from numpy_attention.ops.c04_masks import (
 from numpy_attention.ops.c05_dropout import dropout, dropout_backward
 from numpy_attention.ops.c06_attention import scaled_dot_product_attention, scaled_dot_product_attention_backward
 from numpy_attention.ops.c06a_flex_attention import flex_attention, flex_attention_backward
-from numpy_attention.ops.c06b_scores import (
-    sigmoid_gate,
-    sigmoid_gate_backward,
-    softcap,
-    softcap_backward,
-    softmax_with_sink,
-    softmax_with_sink_backward,
-)
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.c08_positions import (
     alibi_bias,
     alibi_slopes,
     rotary,
     rotary_backward,
-    rotary_frequencies,
     rotate,
     rotate_backward,
     sinusoidal_positions,
-    yarn_temperature,
 )
 from numpy_attention.ops.c09_normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from numpy_attention.ops.c10_activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
@@ -71,11 +65,9 @@ __all__ = [
     "dropout", "dropout_backward",
     "scaled_dot_product_attention", "scaled_dot_product_attention_backward",
     "flex_attention", "flex_attention_backward",
-    "softcap", "softcap_backward", "softmax_with_sink", "softmax_with_sink_backward",
-    "sigmoid_gate", "sigmoid_gate_backward",
     "split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward",
-    "sinusoidal_positions", "rotate", "rotate_backward", "rotary", "rotary_backward", "rotary_frequencies",
-    "yarn_temperature", "alibi_slopes", "alibi_bias",
+    "sinusoidal_positions", "rotate", "rotate_backward", "rotary", "rotary_backward",
+    "alibi_slopes", "alibi_bias",
     # Chapters 9 to 11: the rest of a transformer
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",

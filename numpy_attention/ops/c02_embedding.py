@@ -71,6 +71,3 @@ def embedding_backward(dy: np.ndarray, cache: EmbeddingCache) -> np.ndarray:
     dtable = np.zeros_like(table)
     np.add.at(dtable, ids, dy)  # dtable[ids] += dy, but repeated ids add up
     return dtable
-
-
-add_at = np.add.at  # the models with tied tables (Chapters 23 and 24) call it by this name

@@ -65,8 +65,8 @@ def softmax(x: np.ndarray, axis: int = -1) -> tuple[np.ndarray, SoftmaxCache]:
     """
     check_softmax("softmax", x, axis)
     m = np.maximum(x.max(axis, keepdims=True), float(np.finfo(x.dtype).min))  # finite, even in a row of -inf
-    e = np.exp(x - m)
-    y = e / np.maximum(sum_in_rows(e, axis), 1.0)  # the sum is at least exp(0) = 1, or 0 in a row of -inf
+    y = np.exp(x - m)
+    y /= np.maximum(sum_in_rows(y, axis), 1.0)  # the sum is at least exp(0) = 1, or 0 in a row of -inf
     return y, SoftmaxCache(y, axis)
 
 

@@ -29,7 +29,7 @@ def causal_mask(T_q: int, T_k: int | None = None, *, like: np.ndarray | None = N
     """Let every position look at itself and at earlier positions (the look-ahead mask of a decoder).
 
     Formula: mask_ij = [j <= i + T_k - T_q]. The last query and the last key have the same position. So if T_q < T_k,
-    the queries are the newest T_q positions, as in generation with a KV cache.
+    the queries are the newest T_q positions: a model that writes a text has stored the keys of all older positions.
 
     Shapes: -> (T_q, T_k) of bool; T_k defaults to T_q. The mask is on the device of the array `like`.
 
@@ -83,8 +83,8 @@ def padding_mask(lengths: np.ndarray | list[int], T: int) -> np.ndarray:
     Formula: mask_bj = [j < lengths_b]. The mask hides columns (keys). Padding queries also get results, but these
     results are not used. Hiding the keys is enough to keep padding out of the real words.
 
-    Shapes: lengths (B,) of integers in [0, T] -> (B, 1, 1, T) of bool, broadcastable to (B, H, T_q, T).
-    Without a head axis use `padding_mask(lengths, T)[:, 0]`, which is (B, 1, T).
+    Shapes: lengths (B,) of integers in [0, T] -> (B, 1, 1, T) of bool, broadcastable to (B, H, T_q, T). The second
+    axis is for several heads (Chapter 7). Without heads use `padding_mask(lengths, T)[:, 0]`, which is (B, 1, T).
 
     Raises: TypeError for lengths that are not integers; ValueError for lengths that are not 1-D or outside [0, T].
 

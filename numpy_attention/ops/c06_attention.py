@@ -7,6 +7,8 @@ keys match this query:
     weights = softmax(scores)        row by row    scores of hidden pairs are -inf, so their weights are 0
     y       = weights v              (T_q, d_v)
 
+The bias is optional. It raises or lowers scores, for example by the distance of the two positions (Chapter 8).
+
 Why 1 / sqrt(d_k): take two vectors of length d_k. If their numbers are independent, with mean 0 and variance 1, then
 their dot product has variance d_k. Without the scale, the scores grow with d_k. Then the softmax gives almost all
 weight to one key. The gradient that passes the softmax at a weight w is about w (1 - w). If w is near 0 or 1, this is
@@ -29,18 +31,12 @@ The backward does not need the mask, because the weights are 0 wherever the mask
 hidden keys and values must be finite numbers: a NaN in a hidden key reaches dq, and a NaN in a hidden value reaches y.
 Fill padding with zeros. The op does not do this, because it would copy k and v in every call.
 
-If the forward broadcasts
-the bias along an axis (repeats it there), dbias is summed over this axis, just as db in Chapter 1 is summed over the
-rows.
+If the forward broadcasts the bias along an axis (repeats it there), dbias is summed over this axis, just as db in
+Chapter 1 is summed over the rows.
 
-Chapter 7 splits q, k and v into parts, the heads. In grouped-query attention, G heads of q use the same head of k and
-the same head of v. Each key is compared with the queries of all G heads. For the key, this is the same as one head
-with G times as many queries. So we put the queries of the G heads one below the other, in one axis of length G * T_q.
-The shape is (H_kv, G T_q, d_k), where H_kv is the number of heads of k. Then every formula above is still right. In dk
-and dv, the sum over all queries now covers the queries of all G heads.
-
-Two options change line one or line two: softcap limits the scores before the bias is added, and a sink takes a part of
-the weights. The continuation of this chapter derives both.
+With several heads (Chapter 7), G heads of q may share one head of k and v (grouped-query attention). For a key this is
+the same as one head with G times as many queries. So `fold_heads` puts the queries of the G heads one below the other,
+in one axis of length G T_q, and every formula above stays right. With as many heads of k as of q it does nothing.
 """
 
 import math
@@ -53,13 +49,11 @@ from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.ops.c03_softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.c05_dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
-from numpy_attention.ops.c06b_scores import CAPS, sink_gradient, softcap_backward, softmax_with_sink
-from numpy_attention.ops.c06b_scores import softcap as limit  # `limit`, because `softcap` is an argument below
 from numpy_attention.shapes import check_shapes
 
 SHAPES = (
     "q: ... H_q T_q d_k, k: ... H_kv T_k d_k, v: ... H_kv T_k d_v, mask?: bool to ... H_q T_q T_k, "
-    "bias?: to ... H_q T_q T_k, sink?: H_q; H_q = G*H_kv; d_k >= 1; T_k >= 1"
+    "bias?: to ... H_q T_q T_k; H_q = G*H_kv; d_k >= 1; T_k >= 1"
 )
 NO_HEADS = (  # with fewer than four axes; then no heads share a key head
     "q: ... T_q d_k, k: ... T_k d_k, v: ... T_k d_v, mask?: bool to ... T_q T_k, bias?: to ... T_q T_k; "
@@ -72,7 +66,6 @@ FIXES = {
     "T_k >= 1": "to hide keys use a mask",
     "H_q = G*H_kv": "grouped heads need H_q % H_kv == 0",
     "...": "q, k and v must come from the same batch",
-    "sink": "one number for each head",
     "mask": "rows are queries, columns are keys",
     "mask: axes": "a mask from `padding_mask` has an axis of heads; if q is (B, T, d), without heads, remove it: "
     "mask[:, 0]",
@@ -92,23 +85,19 @@ class AttentionCache(NamedTuple):
     dropout: DropoutCache
     scale: float
     bias_shape: tuple[int, ...] | None
-    softcap_slope: np.ndarray | None = None  # (..., H_q, T_q, T_k), as the next field None if the option is off
-    sink_weight: np.ndarray | None = None  # (..., H_q, T_q, 1), the part of a row that the sink takes
 
 
 def scaled_dot_product_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, bias: np.ndarray | None = None,
     scale: float | None = None, dropout: float = 0.0, rng: np.random.Generator | None = None,
-    softcap: float | None = None, sink: np.ndarray | None = None,
 ) -> tuple[np.ndarray, AttentionCache]:
     """For each query, average the values, weighted by how well their keys match the query.
 
-    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given. softcap=c
-    limits the scores before the bias, to c tanh(scale q k^T / c). With a sink the softmax is `softmax_with_sink`.
+    Formula: y = softmax(scale q k^T + bias) v, hidden pairs at -inf, scale = 1 / sqrt(d_k) unless given
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v).
     Any number of leading axes works, even zero: (T, d). If q has four or more axes, H_kv may be a divisor of H_q.
-    mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k). sink is (H_q,).
+    mask (bool, True = may look) and bias are broadcastable to (..., H_q, T_q, T_k).
     The weights are `cache.weights`. Dropout acts on the weights, and only if the caller passes a generator. Hidden keys
     and values must be finite too, because 0 times NaN is NaN.
 
@@ -123,39 +112,34 @@ def scaled_dot_product_attention(
     >>> y, cache.weights
     (array([[1.5]]), array([[0.5, 0.5, 0. ]]))
     """
-    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale, softcap, sink)
+    check_attention_arguments("scaled_dot_product_attention", q, k, v, mask, bias, scale)
     # a Python float: with a scale of type np.float64, float32 scores would become float64
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    scores_shape = (*q.shape[:-1], k.shape[-2])
 
     scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
-    scores = scores.reshape(scores_shape)  # (..., H_q, T_q, T_k)
-    slope = sink_weight = None
-    if softcap is not None:
-        scores, slope = limit(scores, softcap)
+    scores = scores.reshape(*q.shape[:-1], k.shape[-2])  # (..., H_q, T_q, T_k)
     if bias is not None:
         scores += bias
     if mask is not None:
         np.copyto(scores, -np.inf, where=~mask)
-    if sink is None:
-        weights, _ = softmax(scores)
-    else:
-        weights, (_, sink_weight) = softmax_with_sink(scores, sink)
+    weights, _ = softmax(scores)
     dropped, dropout_cache = drop(weights, dropout, rng)
     y = fold_heads(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
 
     bias_shape = None if bias is None else bias.shape
-    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, sink_weight)
+    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
     return y.reshape(*q.shape[:-1], v.shape[-1]), cache
 
 
-def scaled_dot_product_attention_backward(dy: np.ndarray, cache: AttentionCache) -> tuple[Any, ...]:
+def scaled_dot_product_attention_backward(
+    dy: np.ndarray, cache: AttentionCache
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     """Gradients of `scaled_dot_product_attention`; the derivation is at the top of this chapter.
 
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv with the shapes of q, k, v;
-    dbias with the shape of bias, or None if there was no bias; if there was a sink, also dsink (H_q,)
+    dbias with the shape of bias, or None if there was no bias
     """
-    q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, sink_weight = cache
+    q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
     expected = (*q.shape[:-1], v.shape[-1])
     require_cotangent("scaled_dot_product_attention_backward", "dy", dy, expected, q.dtype)
     dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
@@ -167,21 +151,17 @@ def scaled_dot_product_attention_backward(dy: np.ndarray, cache: AttentionCache)
     # dropped = dropout(weights)
     dweights = dropout_backward(ddropped, dropout_cache)
 
-    # weights = softmax(scores), where the sink, if there is one, is one more column of scores
-    dsink = None if sink_weight is None else sink_gradient(dweights, weights, sink_weight)
+    # weights = softmax(scores)
     dscores = softmax_backward(dweights, SoftmaxCache(weights, axis=-1))
 
-    # scores = softcap(scale * q @ k^T) + bias
+    # scores = scale * q @ k^T + bias
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
-    if slope is not None:
-        dscores = softcap_backward(dscores, slope)
     dscores_folded = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
     dq *= scale
     dk = dscores_folded.swapaxes(-1, -2) @ fold_heads(q, k)  # (..., H_kv, T_k, d_k)
     dk *= scale
-    gradients = dq.reshape(q.shape), dk, dv, dbias
-    return gradients if dsink is None else (*gradients, dsink)
+    return dq.reshape(q.shape), dk, dv, dbias
 
 
 def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
@@ -197,18 +177,12 @@ def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
 
 def check_attention_arguments(
     op: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None,
-    bias: np.ndarray | None = None, scale: float | None = None, softcap: float | None = None,
-    sink: np.ndarray | None = None,
+    bias: np.ndarray | None = None, scale: float | None = None,
 ) -> None:
     """Check the arguments of all forms of attention; each error suggests a likely fix."""
-    arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias, "sink": sink}
+    arrays: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask, "bias": bias}
     heads = getattr(q, "ndim", 0) >= 4
     fixes = FIXES if heads else {**FIXES, "...": f"{FIXES['...']}; grouped heads need four axes, (B, H, T, d)"}
     check_shapes(op, SHAPES if heads else NO_HEADS, fixes=fixes, **arrays)
-    if sink is not None and not heads:
-        fixes = {**fixes, "q": "with a sink, q needs an axis of heads: q[None]"}
-        check_shapes(op, "q: ... H_q T_q d_k, sink: H_q", fixes=fixes, q=q, sink=sink)
     if scale is not None:
         require_number(op, "scale", scale, fix="None means 1 / sqrt(d_k)")
-    if softcap is not None:
-        require_number(op, "softcap", softcap, **CAPS, fix="None turns softcap off")

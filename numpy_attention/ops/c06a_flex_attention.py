@@ -4,8 +4,8 @@ A mask, a bias, a softcap, dropout: many variants of attention apply a function 
 function g to the weights after it. Here the caller passes these functions, as ops: score_mod = (f, f_backward) and
 prob_mod = (g, g_backward).
 
-The forward is the left column from the bottom to the top, and the backward is the right column from the top to the
-bottom. The lines with f and g call the backward of the caller, with the cache of the caller's forward:
+Read the first column upwards: the forward. Read the other columns downwards: the backward. The lines with
+f and g call the backward of the caller, with the cache of the caller's forward:
 
     y = used v                       dused = dy v^T                           dv = used^T dy
     used = g(weights)                dweights = g_backward(dused, cache of g)

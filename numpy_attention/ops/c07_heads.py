@@ -32,6 +32,17 @@ class HeadsCache(NamedTuple):
     dtype: np.dtype
 
 
+def _split(x: np.ndarray, num_heads: int) -> np.ndarray:
+    *lead, T, d_model = x.shape
+    cut = x.reshape(*lead, T, num_heads, d_model // num_heads)  # (..., T, H, d_k)
+    return cut.swapaxes(-3, -2)  # (..., H, T, d_k)
+
+
+def _concat(x: np.ndarray) -> np.ndarray:
+    *lead, num_heads, T, d_v = x.shape
+    return x.swapaxes(-3, -2).reshape(*lead, T, num_heads * d_v)  # (..., T, H d_v)
+
+
 def split_heads(x: np.ndarray, num_heads: int) -> tuple[np.ndarray, HeadsCache]:
     """Cut the last axis into heads and move the heads before the time axis.
 
@@ -93,14 +104,3 @@ def concat_heads_backward(dy: np.ndarray, cache: HeadsCache) -> np.ndarray:
     require_cotangent("concat_heads_backward", "dy", dy, (*lead, T, num_heads * d_v), cache.dtype)
     # y = concat(x)
     return _split(dy, num_heads)
-
-
-def _split(x: np.ndarray, num_heads: int) -> np.ndarray:
-    *lead, T, d_model = x.shape
-    cut = x.reshape(*lead, T, num_heads, d_model // num_heads)  # (..., T, H, d_k)
-    return cut.swapaxes(-3, -2)  # (..., H, T, d_k)
-
-
-def _concat(x: np.ndarray) -> np.ndarray:
-    *lead, num_heads, T, d_v = x.shape
-    return x.swapaxes(-3, -2).reshape(*lead, T, num_heads * d_v)  # (..., T, H d_v)

@@ -29,23 +29,10 @@ A model with the wrong pairing raises no error, and its vectors keep their norms
 With n < d_k / 2 frequencies, only the first 2 n columns form pairs and turn. The other columns pass unchanged, and so
 do their gradients: these columns can compare contents at any distance.
 
-Longer texts. In training texts of L tokens, pair i makes L f_i / (2 pi) turns. A slow pair makes less than one turn, so
-after position L its angles are new to the model. For texts of s L tokens, we lower the frequencies:
-
-    f_i' = k_i f_i + (1 - k_i) f_i / s          k_i is the share of f_i that remains
-
-"linear": k_i = 0, so position s t has the angles of position t, but the angles of neighbours differ less. "llama3": k_i
-grows linearly with the number of turns, from 0 at a lower limit to 1 at an upper limit. "yarn": k_i falls linearly with
-i, from 1 at the pair that makes 32 turns to 0 at the pair that makes one turn. "ntk": a larger base, for n pairs
-f_i' = f_i s^(-i / (n - 1)): the first pair keeps its frequency, and the last pair gets f_i / s. YaRN also multiplies
-the rotated columns of q and k by a number above 1 (`yarn_temperature`), because in longer texts a softmax spreads its
-weight over more keys.
-
 ALiBi. Do not change the vectors. Lower each score by the distance times a slope; each head has a different slope.
 """
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -67,12 +54,6 @@ from numpy_attention.ops.c04_masks import query_and_key_lengths
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "x: ... T d_k"
-TOKENS = "original_max_position_embeddings"
-SCALINGS: dict[str, dict[str, float | None]] = {  # the numbers of each type and their default values
-    "linear": {}, "ntk": {}, "llama3": {TOKENS: None, "low_freq_factor": None, "high_freq_factor": None},
-    "yarn": {TOKENS: None, "beta_slow": 1.0, "beta_fast": 32.0, "truncate": True},
-}
-ABOVE = {"high_freq_factor": "low_freq_factor", "beta_fast": "beta_slow"}  # the first must be above the second
 
 
 def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
@@ -188,76 +169,18 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
 def rotary_tables(
     x: np.ndarray, positions: np.ndarray, base: float = 10000.0, frequencies: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The cosines and sines with which `rotary` turns x: they depend on its shape and dtype, not on its numbers.
+    """The cosines and sines of the angles t f_i with which `rotary` turns x.
 
     Shapes: x, positions and frequencies as in `rotary` -> cos and sin, broadcastable to (..., T, n), in the dtype of x
     """
     _check_rotary(x, positions, base, frequencies)
     if frequencies is None:
-        frequencies = rotary_frequencies(x.shape[-1], base)
-    frequencies = np.asarray(frequencies, like=positions)  # (n,)
+        frequencies = float(base) ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])  # (d_k / 2,)
+    frequencies = np.asarray(frequencies, like=positions)
     angles = positions[..., None] * frequencies  # (..., T, n), in float64: float32 is not exact enough
     cos = np.asarray(np.cos(angles).astype(x.dtype), like=x)
     sin = np.asarray(np.sin(angles).astype(x.dtype), like=x)
     return cos, sin
-
-
-def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, Any] | None = None) -> np.ndarray:
-    """The speed of each pair of columns, from fast to slow; with `scaling`, slower for texts longer than in training.
-
-    Formula: f_i = base^(-2i / width), or f_i' from the head of this chapter, with s = scaling["factor"]
-
-    Shapes: -> (width / 2,) of float64. scaling is a dict as in a model's config.json: type (or rope_type) "linear",
-    "ntk", "llama3" or "yarn", factor, and the other numbers of this type.
-
-    Units: radians per token; low_freq_factor, high_freq_factor, beta_slow and beta_fast are numbers of turns in a text
-    of original_max_position_embeddings tokens.
-
-    Raises: ValueError for an odd width or an invalid scaling; TypeError for a scaling that is not a dict.
-
-    Source: Su et al., RoFormer (2021), section 3.2.2; linear: Chen et al., Extending Context Window of Large Language
-    Models via Positional Interpolation (2023); ntk and yarn: Peng et al., YaRN (2023), section 3, and the published
-    code, which lets k fall with i; llama3: the published code of Llama 3.1 (2024).
-
-    >>> rotary_frequencies(4, base=100.0), rotary_frequencies(4, 100.0, {"type": "ntk", "factor": 8.0})
-    (array([1. , 0.1]), array([1.    , 0.0125]))
-    """
-    kind, numbers = _check_frequencies(width, base, {"type": "linear", "factor": 1.0} if scaling is None else scaling)
-    s, n = numbers["factor"], width // 2
-    i, keep = np.arange(n), np.zeros(n)
-    f = float(base) ** (-i / n)
-    if kind == "ntk":
-        return f * s ** (-i / max(n - 1, 1))
-    if kind == "llama3":
-        low, high = numbers["low_freq_factor"], numbers["high_freq_factor"]
-        keep = np.clip((numbers[TOKENS] * f / (2 * math.pi) - low) / (high - low), 0, 1)
-    if kind == "yarn":
-        # L base^(-i / n) = 2 pi turns, solved for i
-        turns = np.array([numbers["beta_fast"], numbers["beta_slow"]])
-        first, last = n * np.log(numbers[TOKENS] / (2 * math.pi * turns)) / math.log(base)
-        if numbers["truncate"]:
-            first, last = np.floor(first), np.ceil(last)
-        first, last = max(first, 0), min(last, 2 * n - 1)  # this limit and 0.001 are those of the published code
-        keep = 1 - np.clip((i - first) / max(last - first, 0.001), 0, 1)
-    return f * (keep + (1 - keep) / s)
-
-
-def yarn_temperature(factor: float) -> float:
-    """The factor by which YaRN multiplies the rotated columns of q and k, for texts `factor` times as long as in
-    training.
-
-    Formula: 0.1 ln(factor) + 1; if all columns are rotated, the scores are multiplied by its square
-
-    Shapes: a number -> a number
-
-    Raises: ValueError for a factor below 1.
-
-    Source: Peng, Quesnelle, Fan, Shippole, YaRN (2023), section 3.4.
-
-    >>> round(yarn_temperature(32.0), 4)
-    1.3466
-    """
-    return 0.1 * math.log(require_number("yarn_temperature", "factor", factor, at_least=1)) + 1.0
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
@@ -321,6 +244,24 @@ def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str)
             raise shape_error("rotate", name, expected, one.shape, "one number for each pair of columns")
 
 
+def positions_of(x: np.ndarray, positions: np.ndarray | None) -> np.ndarray:
+    """The positions of queries or keys x (B, H, T, d_k), broadcastable to (B, H, T); by default 0, ..., T - 1."""
+    if positions is None:
+        return np.arange(x.shape[-2], like=x)
+    if np.ndim(positions) == 2:
+        require_array("MultiHeadAttention", "positions", positions)
+        return positions[:, None, :]  # (B, 1, T), the same for every head
+    return positions
+
+
+def check_rotary(op: str, base: float | None, name: str, width: int) -> None:
+    """Refuse the settings of a layer that `rotary` cannot use; without a base, the layer does not rotate."""
+    if base is not None:
+        require_number(op, "rotary_base", base, above=0)
+        if width % 2:
+            raise value_error(op, name, "even", width, "rotary positions rotate the numbers of a head in pairs")
+
+
 def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies: np.ndarray | None) -> None:
     check_shapes("rotary", SHAPES, x=x)
     if x.shape[-1] % 2 and frequencies is None:
@@ -336,26 +277,3 @@ def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies
         raise dtype_error("rotary", "positions", "an array of numbers", positions.dtype, "np.arange(T)?")
     if positions.ndim == 0 or not broadcasts_to(positions.shape, x.shape[:-1]):
         raise shape_error("rotary", "positions", f"broadcastable to (..., T) = {x.shape[:-1]}", positions.shape)
-
-
-def _check_frequencies(width: int, base: float, scaling: Any) -> tuple[str, dict[str, Any]]:
-    """The type of the scaling and its numbers."""
-    op = "rotary_frequencies"
-    if require_size(op, "width", width, at_least=0) % 2:
-        raise value_error(op, "width", "even", width, "columns are turned in pairs")
-    if not isinstance(scaling, Mapping):
-        raise dtype_error(op, "scaling", "a dict or None", type(scaling).__name__, '{"type": "linear", "factor": 2.0}?')
-    kind = scaling.get("rope_type", scaling.get("type"))
-    require_choice(op, 'scaling["type"]', kind, SCALINGS)
-    require_number(op, "base", base, above=1 if kind == "yarn" else 0)
-    known = {"factor": None, **SCALINGS[kind]}
-    numbers: dict[str, Any] = known | {key: value for key, value in scaling.items() if key not in ("type", "rope_type")}
-    if unknown := [str(key) for key in numbers if key not in known]:
-        raise value_error(op, "scaling", f"made of type, {', '.join(known)}", ", ".join(unknown))
-    for key, value in numbers.items():
-        if key != "truncate":
-            numbers[key] = require_number(op, f'scaling["{key}"]', value, above=numbers.get(ABOVE.get(key, ""), 0))
-        elif not isinstance(value, bool):
-            raise dtype_error(op, 'scaling["truncate"]', "True or False", type(value).__name__)
-    require_number(op, 'scaling["factor"]', numbers["factor"], at_least=1)
-    return kind, numbers

@@ -26,8 +26,9 @@ Multiply by dx_hat_i and sum over i. Write mean(.) for the average over the d el
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
 Geometrically, at eps = 0, this formula removes two parts of dx_hat: the part along the vector of ones and the part
-along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (A positive
-eps makes x_hat a little shorter than sqrt(d), so a little of the part along x_hat remains; the formula stays exact.)
+along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (At eps = 0
+the length of x_hat is sqrt(d). A positive eps makes it a little shorter, so a little of the part along x_hat remains.
+The formula is exact in both cases.)
 
 RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). So no path goes through the mean:
 

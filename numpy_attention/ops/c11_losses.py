@@ -34,7 +34,7 @@ import numpy as np
 
 from numpy_attention.errors import require_number, shape_error
 from numpy_attention.ops.c01a_sums import as_rows, sum_in_rows
-from numpy_attention.shapes import check_shapes, not_ignored
+from numpy_attention.shapes import check_shapes
 
 SHAPES = "logits: ... V, targets: int<V> ...; V >= 1"
 
@@ -113,7 +113,7 @@ def counted_positions(
     Shapes: targets (...) -> (N_all, 1), (N_all, 1), () in the dtype of `like`
     """
     targets = np.asarray(targets, like=like).reshape(-1, 1)  # copied, if the logits are on a GPU
-    counted = not_ignored(targets, ignore_index)
+    counted = targets.astype(np.int64) != ignore_index
     safe_targets = np.where(counted, targets, 0)  # an ignored position may get any valid token
     return safe_targets, counted, np.maximum(counted.sum(), 1).astype(like.dtype)
 
@@ -123,9 +123,7 @@ def check_options(op: str, ignore_index: int, label_smoothing: float, logits: st
     require_number(op, "label_smoothing", label_smoothing, at_least=0, at_most=1)
     require_number(op, "ignore_index", ignore_index, whole=True)
     return {
-        "table": "one row for each token of the vocabulary",
         "targets": f"targets are ids, one for each row of {logits}, not one-hot vectors",
-        "class_weights": "one weight for each class",
         "V": f"is padding marked with ignore_index = {ignore_index}?",
     }
 

@@ -143,7 +143,8 @@ def weighted_cross_entropy(
     Source: as `cross_entropy` and `negative_log_likelihood`.
 
     >>> logits, targets, weights = np.zeros((2, 4)), np.array([3, 1]), np.array([1.0, 1.0, 1.0, 5.0])
-    >>> weighted_cross_entropy(logits, targets, class_weights=weights, reduction="none")[0] / np.log(4.0)
+    >>> losses, _ = weighted_cross_entropy(logits, targets, class_weights=weights, reduction="none")
+    >>> losses / np.log(4.0)
     array([5., 1.])
     """
     options = (ignore_index, class_weights, reduction, label_smoothing)
@@ -171,7 +172,8 @@ def _weights(
 ) -> np.ndarray:
     """Check all arguments of a loss; return the class weights (V,) like the logits, ones by default."""
     [(name, x)] = logits.items()
-    fixes = check_options(op, ignore_index, label_smoothing, name)
+    fixes = {"class_weights": "one weight for each class"}
+    fixes |= check_options(op, ignore_index, label_smoothing, name)
     require_choice(op, "reduction", reduction, ("mean", "sum", "none"))
     check_shapes(op, SHAPES[op], extra=ignore_index, fixes=fixes, targets=targets, **logits)
     if class_weights is None:

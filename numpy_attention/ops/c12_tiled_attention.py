@@ -25,16 +25,9 @@ softmax needs all keys, not only the keys of the tile. It can be computed withou
 
 Besides the inputs and results, memory holds only L, D and a few tiles, so the memory grows with T, not with T^2. A
 causal tile that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past
-are skipped as well, and the work grows only with T. If a query sees no key, l stays 0. Then y is 0 and L is the lowest
-number of the dtype, so in the backward the weights exp(-inf - L) are 0 as well.
-
-Softcap changes the scores of a tile, as in Chapter 6. A sink is a key without a value that comes before the first tile:
-m starts at the score of the sink, and l at exp(0) = 1. So L and the weights include the sink, and the gradients of q, k
-and v need no other change. The weight of the sink is p_i = exp(sink - L_i). Its price is 0, so
-
-    dsink = sum_i p_i (0 - D_i)
-
-Without a sink, m starts at the lowest number and l at 0, as if the sink were -inf.
+are skipped as well, and the work grows only with T. Before the first key l and a are
+0, and m is the lowest finite number. A query that sees no key keeps these values. Its y is 0 and its L is this lowest
+number, so the backward computes the weights exp(-inf - L) = 0.
 
 There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6. The appendix
 explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long (Chapter 21,
@@ -42,15 +35,13 @@ appendix).
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, require_size, value_error
-from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows, sum_to_shape
+from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows
 from numpy_attention.ops.c06_attention import check_attention_arguments, fold_heads
-from numpy_attention.ops.c06b_scores import softcap as limit  # `limit`, because `softcap` is an argument below
-from numpy_attention.ops.c06b_scores import softcap_backward
 from numpy_attention.ops.c12a_tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
 from numpy_attention.shapes import check_shapes
 from numpy_attention.threads import share
@@ -62,32 +53,28 @@ class TiledAttentionCache(NamedTuple):
     q: np.ndarray  # (..., H_q, T_q, d_k)
     k: np.ndarray  # (..., H_kv, T_k, d_k)
     v: np.ndarray  # (..., H_kv, T_k, d_v)
-    mask: np.ndarray | None
     y: np.ndarray  # (..., H_q, T_q, d_v)
     L: np.ndarray  # (N, G, T_q, 1), log of the sum of exp(scores)
-    band: Band
+    pairs: Pairs  # the mask and the band
     scale: float
     tile: TileSize
-    softcap: float | None
-    sink: np.ndarray | None  # (H_q,)
 
 
 def tiled_attention(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None, causal: bool = False,
     scale: float | None = None, block_size: int | None = None, window: int | None = None,
-    slopes: np.ndarray | None = None, softcap: float | None = None, sink: np.ndarray | None = None,
-    ahead: int | None = None,
+    slopes: np.ndarray | None = None, ahead: int | None = None,
 ) -> tuple[np.ndarray, TiledAttentionCache]:
     """The same function as `scaled_dot_product_attention`, without a T x T array in memory.
 
     Formula: y = softmax(scale q k^T + bias) v, with the scores of hidden pairs set to -inf. causal=True hides the
     same pairs as `causal_mask(T_q, T_k)`; a window hides the same pairs as
     `sliding_window_mask(T_q, window, T_k, ahead)`, where causal=True means ahead = 0. bias = -slopes * distance as in
-    `alibi_bias`. These masks and this bias are never built as arrays. softcap and sink are as in Chapter 6. Hidden keys
-    and values must be finite too, because 0 times NaN is NaN.
+    `alibi_bias`. These masks and this bias are never built as arrays. Hidden keys and values must be finite too,
+    because 0 times NaN is NaN.
 
     Shapes: q (..., H_q, T_q, d_k), k (..., H_kv, T_k, d_k), v (..., H_kv, T_k, d_v) -> y (..., H_q, T_q, d_v);
-    mask (bool) broadcastable to (..., H_q, T_q, T_k); sink (H_q,); slopes (H_q,), a constant without a gradient
+    mask (bool) broadcastable to (..., H_q, T_q, T_k); slopes (H_q,), a constant without a gradient
 
     Units: a tile has block_size queries and block_size keys; the default is the fastest shape. window counts keys,
     including the key at the query's own position; ahead counts later keys.
@@ -104,59 +91,65 @@ def tiled_attention(
     >>> bool(np.allclose(y[0], v[0]))  # the first query sees the first key only
     True
     """
-    _check_tiled(q, k, v, mask, Band(causal, window, slopes, ahead), scale, block_size, softcap, sink)
-    band = Band(causal, window if window is None else int(window), slopes, ahead if ahead is None else int(ahead))
+    band = Band(causal, window, slopes, ahead)
+    check_tiled("tiled_attention", q, k, v, mask, band, scale, block_size)
+    return forward_in_tiles(q, k, v, Pairs(mask, band, q, k), scale, block_size)
+
+
+def tiled_attention_backward(
+    dy: np.ndarray, cache: TiledAttentionCache
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), D = rowsum(dy y); w is recomputed from L.
+
+    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
+    """
+    require_cotangent("tiled_attention_backward", "dy", dy, cache.y.shape, cache.y.dtype)
+    return backward_in_tiles(dy, cache)
+
+
+def forward_in_tiles(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, pairs: Pairs, scale: float | None, block_size: int | None
+) -> tuple[np.ndarray, TiledAttentionCache]:
+    """The online softmax; `pairs` changes the scores of a tile.
+
+    Shapes: -> y (..., H_q, T_q, d_v)
+    """
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    tile = tile_size(block_size, k.shape[-2], causal or ahead is not None)
-    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
-    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
     T_q, T_k = q.shape[-2], k.shape[-2]
+    tile = tile_size(block_size, T_k, pairs.band.causal or pairs.band.ahead is not None)
+    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
     y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
-    L = np.full_like(q, -np.inf, shape=(*qg.shape[:3], 1))
-    if sink is not None:
-        L[...] = np.broadcast_to(sink, q.shape[:-2]).reshape(*qg.shape[:2], 1, 1)
+    L = np.empty_like(q, shape=(*qg.shape[:3], 1))
     lowest = float(np.finfo(q.dtype).min)
 
     def forward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
-            first = fold_heads(L[heads, :, rows], kg[heads])  # the score of the sink, or -inf: (n, G t_q, 1)
-            m = np.maximum(first, lowest)
-            total = np.exp(first - m)  # 1, or 0 without a sink
+            m = np.full_like(q, lowest, shape=(*q_tile.shape[:-1], 1))  # (n, G t_q, 1)
+            l = np.zeros_like(m)
             a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
-            for columns in key_tiles(rows, T_q, T_k, tile, band):
+            for columns in key_tiles(rows, T_q, T_k, tile, pairs.band):
                 s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
-                if softcap is not None:
-                    s, _ = limit(s, softcap)
-                pairs.apply_band(s, heads, rows, columns)
+                s, _ = pairs.forward(s, heads, rows, columns)
                 new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
-                s -= new_m
-                w = np.exp(s, out=s)  # not yet divided by the total
+                w = np.exp(s - new_m)  # not yet divided by l
                 shrink = np.exp(m - new_m)
-                total *= shrink
-                total += sum_in_rows(w)
-                a *= shrink
-                a += w @ vg[heads, columns]
+                l = l * shrink + sum_in_rows(w)
+                a = a * shrink + w @ vg[heads, columns]
                 m = new_m
-            total = np.maximum(total, 1.0)  # only a query that sees no key has total < 1: 0, with a = 0
-            a /= total
-            y[heads, :, rows] = a.reshape(y[heads, :, rows].shape)
-            L[heads, :, rows] = (m + np.log(total)).reshape(L[heads, :, rows].shape)
+            l = np.maximum(l, 1.0)  # only a query that sees no key has l < 1: 0, with a = 0
+            y[heads, :, rows] = (a / l).reshape(y[heads, :, rows].shape)
+            L[heads, :, rows] = (m + np.log(l)).reshape(L[heads, :, rows].shape)
 
     share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, mask, y, L, band, scale, tile, softcap, sink)
+    return y, TiledAttentionCache(q, k, v, y, L, pairs, scale, tile)
 
 
-def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[Any, ...]:
-    """Gradients of `tiled_attention`, tile by tile: ds = w (dw - D), D = rowsum(dy y); w is recomputed from L.
-
-    Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v; if there was a sink, also dsink (H_q,)
-    """
-    q, k, v, mask, y, L, band, scale, tile, softcap, sink = cache
-    require_cotangent("tiled_attention_backward", "dy", dy, y.shape, y.dtype)
+def backward_in_tiles(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return dq, dk and dv."""
+    q, k, v, y, L, pairs, scale, tile = cache
     qg, kg, vg = _group(q, k, v)
-    pairs = Pairs(mask, band, q, k.shape[-2], qg.shape[:2])
     T_q, T_k = q.shape[-2], k.shape[-2]
     dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
     D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
@@ -169,12 +162,10 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
             )  # (n, G t_q, ...) each
             q_tile = q_tile * scale
             dq_tile = np.zeros_like(q_tile)
-            for columns in key_tiles(rows, T_q, T_k, tile, band):
+            for columns in key_tiles(rows, T_q, T_k, tile, pairs.band):
                 k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
                 s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
-                if softcap is not None:
-                    s, slope = limit(s, softcap)
-                pairs.apply_band(s, heads, rows, columns)
+                s, of_pairs = pairs.forward(s, heads, rows, columns)
                 s -= L_tile
                 w = np.exp(s, out=s)
 
@@ -184,21 +175,15 @@ def tiled_attention_backward(dy: np.ndarray, cache: TiledAttentionCache) -> tupl
                 # w = softmax(s)
                 ds -= D_tile
                 ds *= w
-                # s = softcap(scale * q @ k^T)
-                if softcap is not None:
-                    ds = softcap_backward(ds, slope)
+                # s = scale * q @ k^T, then the band and the mask
+                ds = pairs.backward(ds, of_pairs)
                 dq_tile += ds @ k_tile
                 dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
             dq_tile *= scale
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
     share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
-    gradients = dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
-    if sink is None:
-        return gradients
-    # w, p = softmax([s, sink])
-    p = np.exp(sink[:, None, None] - L.reshape(*q.shape[:-1], 1))  # (..., H_q, T_q, 1)
-    return *gradients, sum_to_shape(-p * D.reshape(p.shape), (len(sink), 1, 1)).reshape(-1)
+    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
@@ -219,11 +204,8 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     """
     q, k = cache.q, cache.k
     qg, kg, _ = _group(q, k, cache.v)
-    everything = slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2])
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
-    if cache.softcap is not None:
-        s, _ = limit(s, cache.softcap)
-    Pairs(cache.mask, cache.band, q, k.shape[-2], qg.shape[:2]).apply_band(s, *everything)
+    s, _ = cache.pairs.forward(s, slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]))
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
 
@@ -240,12 +222,12 @@ def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.
     return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
-def _check_tiled(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band,
-    scale: float | None, block_size: int | None, softcap: float | None, sink: np.ndarray | None,
+def check_tiled(
+    op: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band,
+    scale: float | None, block_size: int | None,
 ) -> None:
-    op = "tiled_attention"
-    check_attention_arguments(op, q, k, v, mask, None, scale, softcap, sink)
+    """Check the arguments of attention in tiles; each error suggests a likely fix."""
+    check_attention_arguments(op, q, k, v, mask, None, scale)
     if block_size is not None:
         require_size(op, "block_size", block_size)
     if band.window is not None:

@@ -16,7 +16,7 @@ current tile sees, and end at the last one.
 import math
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,8 +73,8 @@ def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
 def head_tiles(q_shape: tuple[int, ...], T_k: int, tile: TileSize) -> Iterator[slice]:
     """Which key heads of q (N, G, T_q, d_k) to compute together: several, if their tiles are small.
 
-    Each call of NumPy then has more work. All lent threads get equally many parts, the larger parts first, unless there
-    is little work, for example for one new token.
+    Each call of NumPy then has more work. With several threads (`threads.py`), each gets the same number of parts, the
+    larger parts first, unless there is little work, for example for one new token.
     """
     N, G, T_q, _ = q_shape
     elements = min(tile.queries, T_q) * min(tile.keys, T_k) * G
@@ -103,15 +103,17 @@ def key_tiles(rows: slice, T_q: int, T_k: int, tile: TileSize, band: Band) -> It
 
 
 class Pairs:
-    """The mask and the band, applied to the pairs of one tile at a time.
+    """The mask and the band, applied to the scores of one tile at a time.
 
     Only the part of the mask for one tile is read. The mask is not copied for every head: the copies could be
     larger than the scores.
     """
 
-    def __init__(self, mask: np.ndarray | None, band: Band, q: np.ndarray, T_k: int, groups: tuple[int, ...]) -> None:
+    def __init__(self, mask: np.ndarray | None, band: Band, q: np.ndarray, k: np.ndarray) -> None:
+        N = math.prod(k.shape[:-2])
+        groups = N, math.prod(q.shape[:-2]) // max(N, 1)  # the key heads, and the query heads that share each of them
         self.band = band
-        self.offset = T_k - q.shape[-2]
+        self.offset = k.shape[-2] - q.shape[-2]
         self.mask = self.slopes = None
         if band.slopes is not None:
             self.slopes = np.broadcast_to(band.slopes.astype(q.dtype), q.shape[:-2]).reshape(groups)  # (N, G)
@@ -122,12 +124,12 @@ class Pairs:
             indices = np.arange(math.prod(leading), like=mask).reshape(leading)
             self.mask_index = np.broadcast_to(indices, q.shape[:-2]).reshape(groups)  # (N, G): for each head
 
-    def apply_band(self, s: np.ndarray, heads: slice, rows: slice, columns: slice) -> None:
+    def forward(self, scores: np.ndarray, heads: slice, rows: slice, columns: slice) -> tuple[np.ndarray, Any]:
         """Lower the scores by distance, and set the scores of hidden pairs to -inf, for all G heads of a group.
 
-        Shapes: s (n, G t_q, t_k), changed in place
+        Shapes: scores (n, G t_q, t_k), changed in place -> the same array, and a cache for backward
         """
-        s = s.reshape(s.shape[0], -1, rows.stop - rows.start, s.shape[-1])  # (n, G, t_q, t_k), a view
+        s = scores.reshape(scores.shape[0], -1, rows.stop - rows.start, scores.shape[-1])  # (n, G, t_q, t_k), a view
         window, last_ahead = self.band.window, self.band.last_ahead
         nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
 
@@ -150,3 +152,8 @@ class Pairs:
             columns = columns if self.mask.shape[2] > 1 else slice(None)
             seen = self.mask[:, rows, columns][self.mask_index[heads]]  # (n, G, t_q or 1, t_k or 1)
             np.copyto(s, -np.inf, where=~seen)
+        return scores, None
+
+    def backward(self, dscores: np.ndarray, cache: Any) -> np.ndarray:
+        """The band adds a constant to each score, so the gradient passes unchanged; where a score is -inf, it is 0."""
+        return dscores

@@ -80,7 +80,8 @@ def linear_cross_entropy(
     True
     """
     op = "linear_cross_entropy"
-    fixes = check_options(op, ignore_index, label_smoothing, "x")
+    fixes = {"table": "one row for each token of the vocabulary"}
+    fixes |= check_options(op, ignore_index, label_smoothing, "x")
     check_shapes(op, SHAPES, extra=ignore_index, fixes=fixes, x=x, table=table, targets=targets)
     require_size(op, "block_size", block_size)
     rows = as_rows(x)  # (N_all, d)

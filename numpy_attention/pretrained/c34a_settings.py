@@ -22,9 +22,10 @@ from numpy_attention.errors import InputError, short_repr
 from numpy_attention.models.c21c_model import Model
 from numpy_attention.models.c22a_text_encoder import TextEncoder
 from numpy_attention.models.c23_gpt import GPT
-from numpy_attention.ops.c08_positions import TOKENS, rotary_frequencies
 from numpy_attention.pretrained import c34_names as names
 from numpy_attention.pretrained.c33_gguf_files import Arrays
+from numpy_attention.recent.c47_rotary_scaling import TOKENS, rotary_frequencies
+from numpy_attention.recent.c49_recent_gpt import RecentGPT
 
 Fields = dict[str, Any]
 Table = dict[str, tuple[Any, ...]]
@@ -102,17 +103,18 @@ _QWEN3 = _LLAMA | {"qk_norm": "head"}
 _GEMMA3 = _QWEN3 | {"activation": "geglu", "branch_norm": True, "embedding_scale": True}
 _OLMO2 = _LLAMA | {"qk_norm": "all", "pre_norm": False, "branch_norm": True}
 _QWENS_WINDOW = {"sliding_window": 4096, "max_window_layers": 28}
+_OF_SMOLLM3 = {"rope_theta": 2e6, "tie_word_embeddings": True}
 _OF_GEMMA3 = {
     "sliding_window": 4096, "head_dim": 256, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
     "tie_word_embeddings": True,
 }
 FOLDERS = {
-    "llama": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _LLAMA),
-    "qwen2": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _LLAMA | {"qkv_bias": True}, _QWENS_WINDOW),
-    "qwen3": Kind(GPT, names.LLAMA, LLAMA, QWEN_ONLY, _QWEN3, _QWENS_WINDOW | {"head_dim": 128}),
-    "smollm3": Kind(GPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, {"rope_theta": 2e6, "tie_word_embeddings": True}),
-    "olmo2": Kind(GPT, names.LLAMA, LLAMA, LLAMA_ONLY, _OLMO2, {"rms_norm_eps": 1e-5}),
-    "gemma3_text": Kind(GPT, names.GEMMA, GEMMA3, GEMMA3_ONLY, _GEMMA3, _OF_GEMMA3),
+    "llama": Kind(RecentGPT, names.LLAMA, LLAMA, LLAMA_ONLY, _LLAMA),
+    "qwen2": Kind(RecentGPT, names.LLAMA, LLAMA, QWEN_ONLY, _LLAMA | {"qkv_bias": True}, _QWENS_WINDOW),
+    "qwen3": Kind(RecentGPT, names.LLAMA, LLAMA, QWEN_ONLY, _QWEN3, _QWENS_WINDOW | {"head_dim": 128}),
+    "smollm3": Kind(RecentGPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, _OF_SMOLLM3),
+    "olmo2": Kind(RecentGPT, names.LLAMA, LLAMA, LLAMA_ONLY, _OLMO2, {"rms_norm_eps": 1e-5}),
+    "gemma3_text": Kind(RecentGPT, names.GEMMA, GEMMA3, GEMMA3_ONLY, _GEMMA3, _OF_GEMMA3),
     "gpt2": Kind(GPT, names.GPT2, GPT2, GPT2_ONLY),
     "bert": Kind(TextEncoder, names.BERT, BERT, BERT_ONLY),
 }
@@ -251,7 +253,7 @@ def _angles(rope: Any, base: float, context_length: int) -> tuple[float, Fields 
 
 
 def _gguf_scaling(s: Settings, arrays: Arrays, width: int, base: float) -> Fields | None:
-    """The scaling of the rotary angles in a GGUF file. For Llama 3, the file holds f_i / f_i' (Chapter 8) in a tensor,
+    """The scaling of the rotary angles in a GGUF file. For Llama 3, the file holds f_i / f_i' (Chapter 47) in a tensor,
     computed with the numbers below. So only these numbers are accepted."""
     kind, factor = s.only("rope.scaling.type", "linear", "none"), s.number("rope.scaling.factor", 1.0, float)
     if "rope_freqs.weight" not in arrays:

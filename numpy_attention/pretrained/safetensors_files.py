@@ -36,8 +36,10 @@ from numpy_attention.models.c24_seq2seq import Seq2Seq
 from numpy_attention.pretrained.c33_gguf_files import Arrays, package, refused
 from numpy_attention.pretrained.c33a_folders import read_safetensors
 from numpy_attention.pretrained.c37_low_rank import LowRank, add_low_rank, low_rank_of, matrices
+from numpy_attention.recent.c49_recent_gpt import RecentGPT
 
-CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in (GPT, Seq2Seq, SequenceClassifier, TextEncoder)}
+MODELS = (GPT, RecentGPT, Seq2Seq, SequenceClassifier, TextEncoder)
+CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in MODELS}
 DTYPES = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 KEY = "numpy_attention"  # key of class and sizes in the header's metadata
 

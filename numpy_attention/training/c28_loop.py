@@ -93,7 +93,8 @@ def take_step(
     """Clip the gradients (not for clip = 0) and update the parameters; return the loss and the norm before clipping.
 
     If the loss or the norm is not finite, the parameters do not change: a NaN in one of them would spread to every
-    later loss. Without clipping, a norm whose square overflows counts as infinite: Adam's v would stay infinite.
+    later loss. Without clipping, a norm whose square overflows also counts as not finite: Adam's v would become
+    infinite and stay so.
     """
     norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
     # the only place in a step that waits for a GPU

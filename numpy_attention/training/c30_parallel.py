@@ -7,13 +7,11 @@ and matrix products, so the threads really run at the same time. A backward star
 dloss, so no gradient must be scaled afterwards.
 
 Floating-point sums depend on their order. So the gradients are added in the order of the shards, not in the order in
-which the threads finish. Then the same run always gives the same bits. No thread waits for a whole shard: a backward
-gives one gradient after the other, and each is added as soon as the previous shard has added the gradient of the same
-parameter.
+which the threads finish. Then the same run always gives the same bits.
 
-    shard 0    forward    backward   dw_3 = .    dw_2 = .    dw_1 = .
-                                          |           |           |
-    shard 1    forward    backward      dw_3 += .   dw_2 += .   dw_1 += .          time ->
+    shard 0    forward    backward --> grads --+
+                                               (+)--> the gradients of the batch
+    shard 1    forward    backward --> grads --+
 
 BLAS has its own threads. K workers with K BLAS threads each would compete for K cores, so BLAS is limited to one
 thread. A batch of one text cannot be cut: then BLAS uses all threads for the large products, and tiled attention
@@ -26,7 +24,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from queue import SimpleQueue
 from typing import Any, Self
 
 import numpy as np
@@ -109,33 +106,27 @@ def loss_and_gradients(
     rngs[i] draws the dropout of shard i. With `mine`, this process computes only the shards in `mine`, and other
     processes compute the rest; the sum over all processes is the loss of the whole batch.
 
-    Raises: the error of the first shard that fails; the shards after it end with a RuntimeError.
+    Raises: the error of the first shard that fails.
     """
     cut = weighted_shards(batch, count)
     mine = range(len(cut)) if mine is None else mine
-    grads: dict[str, np.ndarray] = {}
-    # shard i sends the sum over the shards up to i, one parameter after the other, to shard i + 1; after an error None
-    sums: dict[int, SimpleQueue[np.ndarray | None]] = {i: SimpleQueue() for i in mine}
 
-    def work(i: int) -> np.ndarray:
-        try:
-            shard, weight = cut[i]
-            loss, cache = model.loss(*shard, training=True, rng=rngs[i])
-            for name, g in model.gradients(cache, dloss=weight):
-                if i > mine.start:
-                    if (total := sums[i - 1].get()) is None:
-                        raise RuntimeError("another shard has failed")
-                    total += g  # needs no lock: only this shard has the sum now
-                    g = total
-                grads[name] = g
-                sums[i].put(g)
-        except BaseException:
-            sums[i].put(None)
-            raise
-        return weight * loss.astype(np.float64)  # float(loss) would wait for a GPU
+    def work(i: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        shard, weight = cut[i]
+        loss, cache = model.loss(*shard, training=True, rng=rngs[i])
+        grads = model.backward(cache, dloss=weight)
+        return weight * loss.astype(np.float64), grads  # float(loss) would wait for a GPU
 
-    loss: Any = sum(workers.map(work, mine, one_by_one=len(mine) == 1))
-    return loss, {name: grads[name] for name in model.parameters()} if mine else {}
+    loss: Any = 0.0
+    total: dict[str, np.ndarray] = {}
+    for of_shard, grads in workers.map(work, mine, one_by_one=len(mine) == 1):
+        loss = loss + of_shard
+        for name, g in grads.items():
+            if name in total:
+                total[name] += g
+            else:
+                total[name] = g
+    return loss, total
 
 
 def mean_loss(model: Any, batches: Iterable[Batch], workers: Workers) -> float:

@@ -1,5 +1,6 @@
 """Load a run from its directory, for sampling or to resume it."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy_attention.errors import InputError
 from numpy_attention.files import StoredArray, config_from, read_into, reading
 from numpy_attention.models.c23_gpt import GPT
 from numpy_attention.models.c23a_gpt_config import GPTConfig
+from numpy_attention.recent.c49_recent_gpt import RecentGPT
 from numpy_attention.training.c27_data import Vocabulary
 from numpy_attention.training.c27a_byte_pairs import vocabulary_from
 from numpy_attention.training.c29_checkpoint import NAME, load_arrays
@@ -62,10 +64,12 @@ def gpt_model(arrays: dict[str, StoredArray], meta: dict[str, Any]) -> GPT:
     Raises: InputError if the description does not fit the arrays.
     """
     try:
-        config = config_from(GPTConfig, meta["model"])
+        plain = meta["model"].keys() <= {field.name for field in dataclasses.fields(GPTConfig)}
+        kind: type[GPT] = GPT if plain else RecentGPT
+        config = config_from(kind.config_class, meta["model"])
         _check_size(arrays, config.num_layers, config.d_model, config.hidden_width())
-        model = GPT(config, None)
-    except (TypeError, ValueError, LookupError) as error:
+        model = kind(config, None)
+    except (TypeError, ValueError, LookupError, AttributeError) as error:
         raise InputError(f"the checkpoint's description of its model is wrong: {error}") from None
     wide = {name: _in_float32(array) if array.dtype == np.float16 else array for name, array in arrays.items()}
     read_into(model.parameters(), wide, "parameters.", "model")

@@ -3,8 +3,6 @@
 The cells of a page's tables are Python. They may use the public names of the package, `tiny`, `generator`, the sizes
 of the case, and the names of the page's module, `pages/NAME.py`, if there is one. Such a module may define:
 
-    PLAIN        {"softmax": f}: a second implementation of the forward in plain NumPy; f takes the arguments of the
-                 op, and for a layer also `layer`; f returns None for a variant that it does not support
     TRIALS       {"Adam": trial}: checks of functions and classes without a gradient
     QUESTIONS    {"top_p": Quiz(ask)}: questions of an exercise, or a Trial
 
@@ -14,7 +12,6 @@ It also defines the functions and classes that the cells name.
 import importlib
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -91,7 +88,6 @@ def _all(name: str) -> dict[str, Any]:
 
 PAGES = all_pages()
 CATALOGUE: dict[str, Entry] = {row["case"]: entry_of(row, names_of(page.name)) for page in PAGES for row in page.rows}
-PLAIN: dict[str, Callable[..., np.ndarray | None]] = _all("PLAIN")
 TRIALS: dict[str, Check] = _all("TRIALS")
 MISTAKES: dict[str, Mistake] = {
     text.name: Mistake(**vars(text), home=_home(text.covers, page)) for page in PAGES for text in page.mistakes

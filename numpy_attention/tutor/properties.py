@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.gradcheck.check import check
-from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, is_float, random_cotangent
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, random_cotangent
 from numpy_attention.shapes import Sizes
-from numpy_attention.tutor.catalogue import PLAIN
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Case, Entry
 
@@ -65,29 +64,14 @@ def nothing_is_changed(entry: Entry, seed: int, sizes: Sizes | None = None) -> N
     assert same(y, problem.run(case.inputs)[0]), f"{entry.name}: equal calls of the forward give different results"
 
 
-def forward_matches_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """The output equals the output of the plain NumPy formula, if a page has such a formula (`PLAIN`)."""
-    case = entry.case(seed, np.float64, sizes)
-    plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}
-    expected = plain(**of_a_layer, **case.inputs, **copy.deepcopy(case.options)) if plain is not None else None
-    if expected is None:  # no plain formula, or no formula for this variant
-        return
-    y, _ = case.op(**case.inputs, **copy.deepcopy(case.options))
+def forward_agrees(entry: Entry, right: Entry, seed: int) -> None:
+    """The output equals the output of the right forward."""
+    y, expected = (np.asarray(one.case(seed).problem().run(one.case(seed).inputs)[0][0]) for one in (entry, right))
     assert y.shape == expected.shape, f"{entry.name}: the forward gives {y.shape}, the formula {expected.shape}"
     wrong = ~(np.abs(y - expected) <= 1e-10 * max(1.0, float(np.max(np.abs(expected), initial=0.0))))
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         raise AssertionError(f"{entry.name}: the forward gives {y[at]:.9g} at {at}, the formula {expected[at]:.9g}")
-
-
-def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
-    """Another forward between a forward and its backward does not change the gradients."""
-    case = entry.case(seed, np.float64, sizes)
-    alone, between = _gradients(case, seed, disturbed=False), _gradients(case, seed, disturbed=True)
-    assert same(alone, between), (
-        f"{entry.name}: the gradients change if another forward runs before the backward; "
-        "is data stored outside the cache?"
-    )
 
 
 def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
@@ -96,18 +80,3 @@ def _run(case: Case, seed: int) -> tuple[Outputs, Outputs, Gradients]:
     y, cache = problem.run(inputs)
     dy = random_cotangent(y, seed)
     return y, dy, problem.pull_back(dy, cache)
-
-
-def _gradients(case: Case, seed: int, disturbed: bool) -> Any:
-    """The result of the backward; if `disturbed`, another forward runs before the backward."""
-    forward, backward = case.functions()
-    inputs = case.own_inputs
-    y, cache = forward(**inputs, **copy.deepcopy(case.options))
-    if disturbed:
-        other = {name: value + 0.5 if is_float(value) else value for name, value in inputs.items()}
-        another = {
-            name: np.random.default_rng(99) if isinstance(value, np.random.Generator) else value
-            for name, value in case.options.items()
-        }
-        forward(**other, **another)
-    return backward(random_cotangent((np.asarray(y),), seed)[0], cache)

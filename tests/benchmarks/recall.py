@@ -161,7 +161,7 @@ class Recall(Layer):
 
     def forward(self, ids: np.ndarray, pairs: int) -> tuple[np.ndarray, Any]:
         x, words_cache = self.words.forward(ids)
-        x, mixer_cache = residual(x, self.norm_1, self.mixer.forward, True, 0.0, None)
+        x, mixer_cache = residual(x, self.norm_1, self.mixer, True, 0.0, None)
         x, norm_cache = self.norm_2.forward(np.ascontiguousarray(x[:, -pairs:]))
         logits, head_cache = self.head.forward(x)  # (B, pairs, VALUES)
         return logits, (ids.shape, words_cache, mixer_cache, norm_cache, head_cache)
@@ -178,7 +178,7 @@ class Recall(Layer):
         d, grads["norm_2"] = self.norm_2.backward(d, norm_cache)
         dx = np.zeros((*shape, D_MODEL), d.dtype)
         dx[:, -d.shape[1] :] = d
-        dx, grads["norm_1"], _, mixer = residual_backward(dx, mixer_cache, self.norm_1, self.mixer.backward, True)
+        dx, grads["norm_1"], (mixer,) = residual_backward(dx, mixer_cache, self.norm_1, self.mixer, True)
         grads["mixer"] = flat_gradients(mixer)
         grads["words"] = self.words.backward(dx, words_cache)[1]
         return flat_gradients(grads)

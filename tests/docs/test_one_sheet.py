@@ -105,7 +105,7 @@ IDS, TARGETS = drawn()
 @functools.cache
 def of_package() -> tuple[float, Arrays]:
     loss, cache = MODEL.loss(IDS, TARGETS)
-    return float(loss), dict(MODEL.gradients(cache))
+    return float(loss), MODEL.backward(cache)
 
 
 def errors(sheet: dict[str, Part]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import stored
-from stored import misfit, stored_names
+from stored import misfit, show_stored, stored_names
 
 from docs import real_outputs
 

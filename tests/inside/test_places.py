@@ -1,5 +1,7 @@
 """Chapter 38, continued: a layer with a place has the cache and the parameter names of the layer."""
 
+import copy
+
 import numpy as np
 
 import numpy_attention as na
@@ -26,9 +28,13 @@ def test_place_records_copies_of_the_array_and_its_gradient() -> None:
 def test_layer_with_a_place_has_parameters_and_results_of_the_layer(rng: np.random.Generator) -> None:
     x = rng.standard_normal((2, 3, 4))
     attention = na.MultiHeadAttention(4, 2, rng, bias=True, dtype=np.float64)
-    for layer, kind in ((attention, WatchedHeads), (na.FeedForward(4, 5, rng, dtype=np.float64), WatchedOutput),
-                        (na.EncoderBlock(4, 2, 5, rng, dtype=np.float64), WatchedInput)):
-        watched = kind(layer, new_place()[0])
+    with_place = copy.copy(attention)
+    with_place.w_o = WatchedHeads(attention.w_o, 2, new_place()[0])
+    feed_forward, block = na.FeedForward(4, 5, rng, dtype=np.float64), na.EncoderBlock(4, 2, 5, rng, dtype=np.float64)
+    for layer, watched in (
+        (attention, with_place), (feed_forward, WatchedOutput(feed_forward, new_place()[0])),
+        (block, WatchedInput(block, new_place()[0])),
+    ):
         assert all(mine is own for mine, own in zip(watched.parameters().values(), layer.parameters().values()))
         assert list(watched.parameters()) == list(layer.parameters())
         (y, cache), (own_y, own_cache) = watched.forward(x), layer.forward(x)
@@ -44,6 +50,7 @@ def test_nan_of_an_ablated_head_does_not_reach_the_result(rng: np.random.Generat
     attention = na.MultiHeadAttention(4, 2, rng, dtype=np.float64)
     attention.w_v[:, 2:] = np.nan  # the second head
     place, at, _ = new_place(Edit(np.array([[[True]], [[False]]])))
-    y, _ = WatchedHeads(attention, place).forward(rng.standard_normal((1, 3, 4)))
+    attention.w_o = WatchedHeads(attention.w_o, 2, place)
+    y, _ = attention.forward(rng.standard_normal((1, 3, 4)))
     assert np.isfinite(y).all()
     assert np.isfinite(at["here"]).all()

@@ -116,12 +116,9 @@ def test_block_works_with_length_batch_and_heads_of_one(rng):
 
 
 @pytest.mark.parametrize("cross_attention", [False, True])
-def test_gradients_have_the_order_of_the_parameters(cross_attention, rng):
+def test_gradients_have_the_names_of_the_parameters(cross_attention, rng):
     block = na.DecoderBlock(12, 3, 7, rng, cross_attention=cross_attention)
     context = rng.standard_normal((2, 5, 12)).astype(np.float32) if cross_attention else None
     y, cache = block.forward(rng.standard_normal((2, 4, 12)).astype(np.float32), context)
     *_, grads = block.backward(y, cache)
     assert grads.keys() == block.parameters().keys()
-    assert list(dict.fromkeys(name.split(".")[0] for name in grads)) == list(
-        dict.fromkeys(name.split(".")[0] for name in block.parameters())
-    )

@@ -25,13 +25,13 @@ def zero_linear(rng):
 
 def test_pre_norm_is_x_plus_the_sublayer_of_the_norm(rng):
     norm, sublayer, x = parts(rng)
-    y, _ = residual(x, norm, sublayer.forward, True, 0.0, None)
+    y, _ = residual(x, norm, sublayer, True, 0.0, None)
     np.testing.assert_allclose(y, x + sublayer.forward(norm.forward(x)[0])[0], rtol=1e-13)
 
 
 def test_post_norm_is_the_norm_of_x_plus_the_sublayer(rng):
     norm, sublayer, x = parts(rng)
-    y, _ = residual(x, norm, sublayer.forward, False, 0.0, None)
+    y, _ = residual(x, norm, sublayer, False, 0.0, None)
     np.testing.assert_allclose(y, norm.forward(x + sublayer.forward(x)[0])[0], rtol=1e-13)
 
 
@@ -41,11 +41,11 @@ def test_gradients_agree_with_central_differences(pre_norm, rate, rng):
     norm, sublayer, x = parts(rng)
 
     def forward():
-        return residual(x, norm, sublayer.forward, pre_norm, rate, np.random.default_rng(2))
+        return residual(x, norm, sublayer, pre_norm, rate, np.random.default_rng(2))
 
     y, cache = forward()
     dy = rng.standard_normal(y.shape)
-    dx, norm_grads, _, grads = residual_backward(dy, cache, norm, sublayer.backward, pre_norm)
+    dx, norm_grads, (grads,) = residual_backward(dy, cache, norm, sublayer, pre_norm)
     owned = [(norm.gamma, norm_grads["gamma"]), (norm.beta, norm_grads["beta"]), (sublayer.w, grads["w"])]
     for p, gradient in [(x, dx), *owned, (sublayer.b, grads["b"])]:
         assert_gradient(lambda: float((forward()[0] * dy).sum()), p, gradient, rng)
@@ -55,7 +55,7 @@ def test_gradients_agree_with_central_differences(pre_norm, rate, rng):
 def test_dropout_acts_on_the_branch_and_not_on_the_residual_stream(pre_norm, rng):
     norm, sublayer, x = parts(rng)
     sublayer.w[...], sublayer.b[...] = 0.0, 1.0
-    y, _ = residual(x, norm, sublayer.forward, pre_norm, 0.5, np.random.default_rng(4))
+    y, _ = residual(x, norm, sublayer, pre_norm, 0.5, np.random.default_rng(4))
     kept = np.random.default_rng(4).random(x.shape, dtype=np.float32) >= 0.5
     h = x + 2.0 * kept
     np.testing.assert_allclose(y, h if pre_norm else norm.forward(h)[0], rtol=1e-13)
@@ -63,27 +63,8 @@ def test_dropout_acts_on_the_branch_and_not_on_the_residual_stream(pre_norm, rng
 
 def test_branch_of_zeros_leaves_x_and_dy_unchanged(rng):
     sublayer, norm, x = zero_linear(rng), na.LayerNorm(6, dtype=np.float64), rng.standard_normal((2, 3, 6))
-    y, cache = residual(x, norm, sublayer.forward, True, 0.0, None)
+    y, cache = residual(x, norm, sublayer, True, 0.0, None)
     dy = rng.standard_normal(x.shape)
-    dx, *_ = residual_backward(dy, cache, norm, sublayer.backward, True)
+    dx, *_ = residual_backward(dy, cache, norm, sublayer, True)
     np.testing.assert_array_equal(y, x)
     np.testing.assert_array_equal(dx, dy)
-
-
-@pytest.mark.parametrize("with_norm", [True, False])
-def test_branch_norm_acts_on_the_output_of_the_sublayer(with_norm, rng):
-    norm, sublayer, x = parts(rng)
-    branch_norm = randomized(na.RMSNorm(6, dtype=np.float64), rng)
-    h = norm.forward(x)[0] if with_norm else x
-    y, cache = residual(x, norm if with_norm else None, sublayer.forward, True, 0.0, None, branch_norm)
-    np.testing.assert_allclose(y, x + branch_norm.forward(sublayer.forward(h)[0])[0], rtol=1e-13)
-    dy = rng.standard_normal(y.shape)
-    arguments = norm if with_norm else None, sublayer.backward, True, branch_norm
-    dx, norm_grads, branch_grads, _ = residual_backward(dy, cache, *arguments)
-    assert (norm_grads is None) is not with_norm
-
-    def weighted() -> float:
-        return float((residual(x, arguments[0], sublayer.forward, True, 0.0, None, branch_norm)[0] * dy).sum())
-
-    for p, gradient in ((x, dx), (branch_norm.gamma, branch_grads["gamma"])):
-        assert_gradient(weighted, p, gradient, rng)

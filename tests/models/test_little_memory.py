@@ -100,12 +100,11 @@ def test_recompute_saves_memory_in_a_deep_model(rng: np.random.Generator) -> Non
     def peak(recompute: bool) -> int:
         model.recompute = recompute
         with traced() as most:
-            for _ in model.gradients(loss_of(model, (ids, targets))[1]):  # no gradient is stored
-                pass
+            model.backward(loss_of(model, (ids, targets))[1])
             return most()
 
     plain, recomputed = peak(recompute=False), peak(recompute=True)
-    assert recomputed < plain / 7  # the inputs of 24 blocks, and all arrays of one block
+    assert recomputed < plain / 4  # the inputs of 24 blocks, all gradients, and all arrays of one block
 
 
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
@@ -137,8 +136,7 @@ def test_loss_by_rows_saves_memory_with_a_large_vocabulary(rng: np.random.Genera
     def peak(logits_at_once: int) -> int:
         model.logits_at_once = logits_at_once
         with traced() as most:
-            for _ in model.gradients(model.loss(ids, targets)[1]):
-                pass
+            model.backward(model.loss(ids, targets)[1])
             return most()
 
     assert peak(LOGITS_AT_ONCE) > 2.9 * of_logits  # the logits, the probabilities, the gradient

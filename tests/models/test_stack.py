@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from numpy_attention.models.c21_stack import Stack, attention_weights
+from numpy_attention.models.c21e_weights import attention_weights
+from numpy_attention.models.c24c_stacks import Stack
 from tests.layers.gradients import assert_gradients, randomized
 from tests.models.test_seq2seq import CONFIG
 
@@ -18,7 +19,7 @@ def stack(rng, cross_attention=False, **changes):
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_stack_equals_its_parts_run_in_order(pre_norm, rng):
     layer, x = stack(rng, pre_norm=pre_norm), rng.standard_normal((3, 5, 12))
-    y, _ = layer.position.forward(x)
+    y, _ = layer.position_embedding.forward(x)
     for block in layer.blocks:
         y, _ = block.forward(y)
     if pre_norm:  # the residual stream has not been normalized yet
@@ -43,8 +44,8 @@ def test_gradient_of_the_context_is_the_sum_over_all_blocks(pre_norm, rng):
 
 def test_weights_have_the_names_of_their_layers(rng):
     layer, x = stack(rng, cross_attention=True), rng.standard_normal((3, 5, 12))
-    _, cache = layer.forward(x, rng.standard_normal((3, 4, 12)))
-    shapes = {name: weights.shape for name, weights in attention_weights({"decoder.": cache}).items()}
+    _, cache = layer.forward(x, context=rng.standard_normal((3, 4, 12)))
+    shapes = {name: weights.shape for name, weights in attention_weights({"decoder.": cache.stack}).items()}
     assert shapes == {
         f"decoder.blocks.{i}.{kind}": (3, 2, 5, T_k)
         for i in range(2)

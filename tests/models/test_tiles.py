@@ -53,9 +53,9 @@ def test_encoder_decoder_in_tiles_gives_the_same_results(rng: np.random.Generato
     lengths = {"source_lengths": np.array([4, 9]), "target_lengths": np.array([6, 2])}
     assert_same(models, source, target, targets, **lengths)
     _, cache = models[1].forward(source, target)
-    blocks = [*cache.encoder.stack.blocks, *cache.decoder.stack.blocks]
-    layers = [block.attention for block in blocks] + [block.cross_attention for block in blocks]
-    caches = [layer.attention for layer in layers if layer is not None]
+    blocks = [*cache.encoder.stack.stack.blocks, *cache.decoder.stack.stack.blocks]
+    residuals = [block.attention for block in blocks] + [block.cross_attention for block in blocks]
+    caches = [residual.sublayer.attention for residual in residuals if residual is not None]
     assert len(caches) == 6
     assert all(isinstance(found, TiledAttentionCache) for found in caches)
     dense, tiled = (model.attention_weights(source, target, **lengths) for model in models)

@@ -132,8 +132,9 @@ def seq2seq_loss(p: P, config: Any, source: Tensor, target: Tensor, targets: Ten
     allowed = torch.ones(T, T, dtype=torch.bool).tril() & (target != config.pad_token)[:, None, None]
     encoder, decoder = part(p, "encoder"), part(p, "decoder")
     x = (table if config.share_embeddings else p["source_embedding.table"])[source] * scale
-    context = stack(encoder, with_positions(encoder, x, "position"), config, seen)
-    x = stack(decoder, with_positions(decoder, table[target] * scale, "position"), config, allowed, context, seen)
+    context = stack(encoder, with_positions(encoder, x, "position_embedding"), config, seen)
+    y = with_positions(decoder, table[target] * scale, "position_embedding")
+    x = stack(decoder, y, config, allowed, context, seen)
     logits = x @ (table.T if config.tie_weights else p["head.w"])
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), label_smoothing=config.label_smoothing)
 

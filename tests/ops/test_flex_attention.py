@@ -8,7 +8,7 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.ops.c01a_sums import sum_to_shape
-from numpy_attention.tutor.pages.flex_attention import CAP, CAUSAL, SQUARE
+from numpy_attention.tutor.pages.flex_attention import CAUSAL, SQUARE
 
 
 def drawn(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
@@ -23,7 +23,7 @@ def both(found: Any, right: Any, dy: np.ndarray) -> tuple[Any, Any]:
     return (y, *na.flex_attention_backward(dy, cache)), (y_right, *gradients)
 
 
-@pytest.mark.parametrize("name", ["nothing", "scale", "cap", "causal", "bias", "dropout"])
+@pytest.mark.parametrize("name", ["nothing", "scale", "causal", "bias", "dropout"])
 def test_usual_variants_of_attention_are_modifiers(rng: np.random.Generator, name: str) -> None:
     q, k, v = drawn(rng)
     bias, dy = rng.standard_normal((4, 5, 7)), rng.standard_normal((2, 4, 5, 6))
@@ -31,7 +31,6 @@ def test_usual_variants_of_attention_are_modifiers(rng: np.random.Generator, nam
     flex, usual = {
         "nothing": ({}, {}),
         "scale": ({"scale": 0.2}, {"scale": 0.2}),
-        "cap": ({"score_mod": CAP}, {"softcap": 1.5}),
         "causal": ({"score_mod": CAUSAL}, {"mask": na.causal_mask(5, 7)}),
         "bias": ({"score_mod": (lambda x: (x + bias, None), lambda dy, cache: dy)}, {"bias": bias}),
         "dropout": ({"prob_mod": drop}, {"dropout": 0.3, "rng": np.random.default_rng(1)}),

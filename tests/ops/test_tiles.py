@@ -26,7 +26,7 @@ def test_number_of_tiles_of_a_window_grows_linearly_with_the_text(block_size: in
 
 def test_mask_is_not_widened_to_all_heads() -> None:
     q, mask = np.zeros((3, 4, 50, 2)), np.ones((3, 1, 50, 60), bool)
-    pairs = tiles.Pairs(mask, na.Band(), q, 60, (12, 1))
+    pairs = tiles.Pairs(mask, na.Band(), q, np.zeros((3, 4, 60, 2)))
     assert pairs.mask is not None
     assert np.shares_memory(pairs.mask, mask)
 

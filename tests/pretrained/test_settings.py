@@ -46,7 +46,7 @@ def complaint(name, values, arrays=None):
 
 
 def test_a_llama_becomes_a_gpt_config():
-    expected = na.GPTConfig(
+    expected = na.RecentGPTConfig(
         tiny.V, 37, 24, 6, 2, d_ff=40, num_kv_heads=2, positions="rotary", norm="rms_norm", activation="swiglu",
         bias=False, tie_weights=False, rotary_base=500.0, norm_eps=1e-3,
     )  # fmt: skip

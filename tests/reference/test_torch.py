@@ -8,7 +8,8 @@ import pytest
 
 import numpy_attention as na
 from numpy_attention.gradcheck.problem import random_cotangent
-from numpy_attention.tutor.catalogue import CATALOGUE, PLAIN
+from numpy_attention.tutor.catalogue import CATALOGUE
+from tests.tutor.plain import PLAIN
 
 WITHOUT_TORCH = {"sink", "softcap", "dropout"}  # arguments and options that PyTorch's functions do not have
 

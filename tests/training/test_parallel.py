@@ -56,10 +56,10 @@ def test_sum_does_not_depend_on_the_order_of_threads(model, batch):
         def parameters(self):
             return model.parameters()
 
-        def gradients(self, cache, dloss):
+        def backward(self, cache, dloss):
             grads = model.backward(cache, dloss)
             self.done.set()
-            yield from grads.items()
+            return grads
 
     with Workers(2) as pool:
         results = [loss_and_gradients(Slow(held), batch, 2, pool, [None, None]) for held in (False, True)]
@@ -68,35 +68,26 @@ def test_sum_does_not_depend_on_the_order_of_threads(model, batch):
         np.testing.assert_array_equal(g, results[1][1][name])
 
 
-class Numbered:
-    """A model with one parameter, and a function that gives its gradients for each shard; a shard is one id."""
+class Failing:
+    """A model whose backward fails for one shard; a shard is one id."""
 
-    def __init__(self, gradients):
-        self.of = gradients
-
-    def parameters(self):
-        return {"w": np.zeros(2)}
+    def __init__(self, failing):
+        self.failing = failing
 
     def loss(self, ids, targets, training, rng):
         return np.float32(1.0), ids.item()
 
-    def gradients(self, shard, dloss):
-        return self.of(shard)
-
-
-NUMBERS = np.arange(3)[:, None], np.zeros((3, 1), int)
+    def backward(self, shard, dloss):
+        if shard == self.failing:
+            raise FloatingPointError(f"shard {shard}")
+        return {"w": np.ones(2)}
 
 
 @pytest.mark.parametrize("failing", range(3))
-def test_no_shard_waits_for_a_failed_shard(failing):
-    def gradients(shard):
-        for _ in range(4):
-            yield "w", np.ones(2)
-            if shard == failing:
-                raise FloatingPointError(f"shard {shard}")
-
+def test_error_of_a_shard_is_the_error_of_the_step(failing):
+    numbers = np.arange(3)[:, None], np.zeros((3, 1), int)
     with Workers(3) as pool, pytest.raises(FloatingPointError, match=f"shard {failing}"):
-        loss_and_gradients(Numbered(gradients), NUMBERS, 3, pool, [None] * 3)
+        loss_and_gradients(Failing(failing), numbers, 3, pool, [None] * 3)
 
 
 def test_short_step_uses_one_thread(monkeypatch):
@@ -110,13 +101,13 @@ def test_short_step_uses_one_thread(monkeypatch):
 def test_batch_of_one_text_divides_its_heads(monkeypatch):
     model = GPT(GPTConfig(11, 64, 8, 4, 2, attention="tiled"), np.random.default_rng(1))
     ids = np.random.default_rng(2).integers(0, 11, (1, 65))
-    seen, apply_band = set(), Pairs.apply_band
+    seen, forward = set(), Pairs.forward
 
     def noted(self, *arguments):
         seen.add(threading.get_ident())
-        apply_band(self, *arguments)
+        return forward(self, *arguments)
 
-    monkeypatch.setattr(Pairs, "apply_band", noted)
+    monkeypatch.setattr(Pairs, "forward", noted)
     monkeypatch.setattr("numpy_attention.ops.c12a_tiles.FEW_SCORES", 0)
     results = []
     for count in (1, 2, 3):

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from numpy_attention.gradcheck.robust import spaced
 from numpy_attention.gradcheck.spec import Sizes
 from numpy_attention.tutor.compare import close, same
 from numpy_attention.tutor.entry import Case, Entry
+from tests.tutor.plain import PLAIN
 
 
 def gradients_share_no_memory(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
@@ -28,6 +30,31 @@ def gradients_share_no_memory(entry: Entry, seed: int, sizes: Sizes | None = Non
             shared = is_float(value) and np.shares_memory(grad, value)
             assert not shared, f"{entry.name}: d{name} is a view of {other}"
     assert same(inputs, case.inputs)
+
+
+def two_uses_do_not_disturb_each_other(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """Another forward between a forward and its backward does not change the gradients."""
+    case = entry.case(seed, np.float64, sizes)
+    alone, between = _gradients(case, seed, disturbed=False), _gradients(case, seed, disturbed=True)
+    assert same(alone, between), (
+        f"{entry.name}: the gradients change if another forward runs before the backward; "
+        "is data stored outside the cache?"
+    )
+
+
+def forward_matches_formula(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
+    """The output equals the output of the plain NumPy formula, if a page has such a formula (`PLAIN`)."""
+    case = entry.case(seed, np.float64, sizes)
+    plain, of_a_layer = PLAIN.get(entry.covers), {} if case.layer is None else {"layer": case.layer}
+    expected = plain(**of_a_layer, **case.inputs, **copy.deepcopy(case.options)) if plain is not None else None
+    if expected is None:  # no plain formula, or no formula for this variant
+        return
+    y, _ = case.op(**case.inputs, **copy.deepcopy(case.options))
+    assert y.shape == expected.shape, f"{entry.name}: the forward gives {y.shape}, the formula {expected.shape}"
+    wrong = ~(np.abs(y - expected) <= 1e-10 * max(1.0, float(np.max(np.abs(expected), initial=0.0))))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise AssertionError(f"{entry.name}: the forward gives {y[at]:.9g} at {at}, the formula {expected[at]:.9g}")
 
 
 def strides_do_not_matter(entry: Entry, seed: int, sizes: Sizes | None = None) -> None:
@@ -81,3 +108,18 @@ def changed_input(change: str, inputs: Arrays) -> Arrays:
     if flat:  # add or remove an axis, or replace the array by a list
         return {name: {"list": x.tolist(), "more": x[None], "row": x[0]}[flat]}
     return {name: np.full_like(x, int(value))}
+
+
+def _gradients(case: Case, seed: int, disturbed: bool) -> Any:
+    """The result of the backward; if `disturbed`, another forward runs before the backward."""
+    forward, backward = case.functions()
+    inputs = case.own_inputs
+    y, cache = forward(**inputs, **copy.deepcopy(case.options))
+    if disturbed:
+        other = {name: value + 0.5 if is_float(value) else value for name, value in inputs.items()}
+        another = {
+            name: np.random.default_rng(99) if isinstance(value, np.random.Generator) else value
+            for name, value in case.options.items()
+        }
+        forward(**other, **another)
+    return backward(random_cotangent((np.asarray(y),), seed)[0], cache)

@@ -64,7 +64,6 @@ def test_sections_and_tables() -> None:
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("Hides: with a width of 1", "It hides: with a width of 1", "why a test may miss the mistake"),
     ("@@ softmax_backward\n", "", "a diff must begin with a line"),
-    ("+    return np.zeros", "*    return np.zeros", "a line of a diff begins"),
     ("| options | first |", "| optoins | first |", "unknown column optoins"),
     ("### Hints", "### Help", "needs the parts Hints and Solution"),
     ("| `softmax: axis 0` | `x: A B C` |", "| `softmax: axis 0` |", "a row must have 5 cells"),

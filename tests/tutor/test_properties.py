@@ -15,6 +15,7 @@ from numpy_attention.tutor import catalogue, properties
 from numpy_attention.tutor.catalogue import MISTAKES
 from numpy_attention.tutor.entry import Entry
 from tests.tutor import rules
+from tests.tutor.plain import PLAIN
 
 ENTRIES = list(catalogue.CATALOGUE.values())
 FIRST = {entry.covers: entry.name for entry in reversed(ENTRIES)}
@@ -46,7 +47,7 @@ by_default_one_variant_of_each_large_layer = pytest.mark.parametrize("entry", [
 ])
 ON_EACH_DRAW = (
     properties.dtype_is_kept, properties.nothing_is_changed, rules.gradients_share_no_memory,
-    rules.strides_do_not_matter, properties.two_uses_do_not_disturb_each_other, properties.forward_matches_formula,
+    rules.strides_do_not_matter, rules.two_uses_do_not_disturb_each_other, rules.forward_matches_formula,
 )
 # A thousand draws of each entry take an hour on one core, see docs/checkers.md:
 # NUMPY_ATTENTION_DRAWS=1000 python -m pytest -m slow tests/tutor/test_properties.py
@@ -107,4 +108,4 @@ def any_sizes(entry: Entry, rng: np.random.Generator) -> dict[str, Any]:
 def test_every_op_with_a_wrong_forward_has_a_plain_formula() -> None:
     edited = {(mistake.covers, edit.where) for mistake in MISTAKES.values() for edit in mistake.edits}
     with_mistakes = {covers for covers, where in edited if covers == where}
-    assert with_mistakes & {entry.covers for entry in ENTRIES} <= set(catalogue.PLAIN)
+    assert with_mistakes & {entry.covers for entry in ENTRIES} <= set(PLAIN)

@@ -33,7 +33,9 @@ from numpy_attention.tutor.pages.generation import trial_of_kv_cache
 from numpy_attention.tutor.pages.low_rank import trial_of_low_rank_start
 from numpy_attention.tutor.pages.masks import trial_of_causal_mask
 from numpy_attention.tutor.pages.optimizers import trial_of_clipping, trial_of_tied_step
+from tests.tutor.rules import forward_matches_formula, two_uses_do_not_disturb_each_other
 
+OTHERS = (forward_matches_formula, two_uses_do_not_disturb_each_other, *PROPERTIES[1:])  # besides right gradients
 Compare = Callable[[Problem, int], object]  # raises an error if the gradients are wrong
 
 
@@ -276,7 +278,7 @@ def misses(weakness: Weakness, mistake: Mistake) -> bool:
         weakness.compare(entry.case(seed, np.float64, sizes).problem(), seed)
 
     for entry in filter(None, map(weakness.change, entries_of(mistake))):
-        for check_, seed in product((gradients, *(() if weakness.gradients_only else PROPERTIES[1:])), SEEDS):
+        for check_, seed in product((gradients, *(() if weakness.gradients_only else OTHERS)), SEEDS):
             sizes = _sizes(entry, weakness, seed)
             # A failure of the right op too does not show the mistake.
             if message_of(check_, mistake.spoil(entry), seed, sizes) and not message_of(check_, entry, seed, sizes):

@@ -1,8 +1,6 @@
-"""A model with an edit at one place, and the plain form of an edit."""
+"""A model with an edit at one place."""
 
 from typing import Any
-
-import numpy as np
 
 from numpy_attention.inside.c38_edits import Edit
 from numpy_attention.inside.c38b_run import RunCache, backward_with, forward_with
@@ -27,13 +25,3 @@ class Edited(Layer):
         of_run, add_shape = cache
         d_at, grads = backward_with(dy, of_run)
         return sum_to_shape(d_at[self.place], add_shape), prefixed("model", grads)
-
-
-def plain_edit(x: Array, keep: Array | None = None, add: Array | None = None) -> Array:
-    """Computes one element at a time."""
-    kept = np.broadcast_to(np.ones((), bool) if keep is None else keep, x.shape)
-    added = np.broadcast_to(np.zeros(()) if add is None else add, x.shape)
-    return np.reshape([(x[i] if kept[i] else 0.0) + added[i] for i in np.ndindex(x.shape)], x.shape)
-
-
-PLAIN = {"edit": plain_edit}

@@ -1,4 +1,4 @@
-"""The plain form of a change of low rank, layers in which each matrix has such a change, and the start of training."""
+"""Layers in which each matrix has a change of low rank, and the start of training."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,11 +16,6 @@ def changed(layer: Any, rng: np.random.Generator) -> Any:
         if name.startswith("w_") and w is not None:
             setattr(layer, name, LowRank(w, 2, 3.0, rng))
     return layer
-
-
-def plain_low_rank(layer: LowRank, x: Array, w: Array, a: Array, b: Array) -> Array:
-    """x times the sum of the matrix and its change."""
-    return np.einsum("...i,ij->...j", x, w + layer.alpha / len(b) * np.einsum("ir,rj->ij", a, b))
 
 
 def low_rank_start(w: Array, rank: int, rng: np.random.Generator) -> LowRank:
@@ -47,5 +42,4 @@ def trial_of_low_rank_start(start: Callable[..., LowRank], seed: int, look_first
     assert left < 0.01, f"after 200 steps {left:.0%} of the squared error is left: are all gradients zero?"
 
 
-PLAIN = {"LowRank": plain_low_rank}
 TRIALS = {"low_rank_start": trial_of_low_rank_start}

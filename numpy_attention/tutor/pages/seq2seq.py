@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.models.c21_stack import Stack
 from numpy_attention.models.c24a_seq2seq_config import Seq2SeqConfig
+from numpy_attention.models.c24c_stacks import Stack
 from numpy_attention.tutor.tiny import TINY
 
 

@@ -1,11 +1,10 @@
-"""The plain form of attention in tiles, and a check of the memory that an answer uses."""
+"""A check of the memory that an answer uses."""
 
 from typing import Any
 
 import numpy as np
 
 from numpy_attention.tutor.exercise import peak_memory
-from numpy_attention.tutor.pages.attention import plain_attention
 
 
 def no_square_array(module: Any) -> None:
@@ -18,6 +17,3 @@ def no_square_array(module: Any) -> None:
         f"the backward of 1200 tokens used up to {peak / 1e6:.1f} MB; an array of 1200 x 1200 has "
         f"{1200 * 1200 * 8 / 1e6:.1f} MB, a tile of 60 x 60 has 0.03 MB: do you build a whole T_q x T_k array?"
     )
-
-
-PLAIN = {"tiled_attention": plain_attention}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.tutor.entry import Array
-from numpy_attention.tutor.pages.losses import plain_cross_entropy
+from tests.tutor.plain.losses import plain_cross_entropy
 
 
 def plain_linear_cross_entropy(x: Array, table: Array, targets: Array, **options: Any) -> Array:

@@ -1,4 +1,4 @@
-"""Chapter 6, continued. Scores and outputs, tamed
+"""Chapter 46. Scores and outputs, tamed
 
 Three small functions that many models since 2023 add to attention. Each one limits what a head can do.
 
@@ -73,7 +73,7 @@ def softcap(x: np.ndarray, cap: float) -> tuple[np.ndarray, np.ndarray]:
     array([-50.  ,   1.  ,  41.68])
     """
     check_shapes("softcap", SHAPES["softcap"], x=x)
-    cap = require_number("softcap", "cap", cap, **CAPS, fix="None turns the option of attention off")
+    cap = require_number("softcap", "cap", cap, **CAPS, fix="None turns softcap off")
     with np.errstate(over="ignore"):  # cosh(1000) overflows to inf, and so may x / cap; 1 / inf = 0 is correct
         x_cap = x / cap
         slope = 1.0 / np.cosh(x_cap) ** 2

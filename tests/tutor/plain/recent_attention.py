@@ -1,27 +1,24 @@
-"""The plain form of multi-head attention."""
+"""The plain form of multi-head attention with the options of recent models."""
 
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
+from numpy_attention.recent.c48_recent_attention import RecentAttention
 from numpy_attention.tutor.entry import Array
-from numpy_attention.tutor.pages.attention import plain_attention
-from numpy_attention.tutor.pages.heads import plain_concat_heads, plain_split_heads
-from numpy_attention.tutor.pages.normalization import plain_rms_norm
+from tests.tutor.plain.attention import plain_attention
+from tests.tutor.plain.heads import plain_concat_heads, plain_split_heads
+from tests.tutor.plain.normalization import plain_rms_norm
 
 
-def plain_multi_head_attention(
-    layer: MultiHeadAttention, x: Array, context: Array | None = None, mask: Array | None = None, **arrays: Any
-) -> Array | None:
+def plain_recent_attention(layer: RecentAttention, x: Array, mask: Array | None = None, **arrays: Any) -> Array | None:
     """Computes one head at a time, with its columns of the weights."""
     ordinary = layer.num_kv_heads == layer.num_heads and layer.rotary_base is None
     if not ordinary or not arrays.keys() <= layer.parameters().keys():
         return None
-    context = x if context is None else context
 
-    def heads(inputs: Array, name: str) -> Array:
-        y = inputs @ arrays[f"w_{name}"] + arrays.get(f"b_{name}", 0.0)
+    def heads(name: str) -> Array:
+        y = x @ arrays[f"w_{name}"] + arrays.get(f"b_{name}", 0.0)
         norm = getattr(layer, f"norm_{name}", None)
         if norm is None:
             return plain_split_heads(y, layer.num_heads)
@@ -31,7 +28,7 @@ def plain_multi_head_attention(
         return plain_rms_norm(plain_split_heads(y, layer.num_heads), gamma, norm.eps)
 
     options: dict[str, Any] = {"scale": layer.scale, "softcap": layer.softcap, "sink": arrays.get("sink")}
-    each = plain_attention(heads(x, "q"), heads(context, "k"), heads(context, "v"), mask, **options)
+    each = plain_attention(heads("q"), heads("k"), heads("v"), mask, **options)
     assert each is not None
     if layer.w_gate is not None:
         each = each / (1.0 + np.exp(-plain_split_heads(x @ arrays["w_gate"], layer.num_heads)))
@@ -39,5 +36,4 @@ def plain_multi_head_attention(
     return y if "b_o" not in arrays else np.asarray(y + arrays["b_o"])
 
 
-SCORES = {"sink": True, "softcap": 2.0, "scale": 0.7}
-PLAIN = {"MultiHeadAttention": plain_multi_head_attention}
+PLAIN = {"RecentAttention": plain_recent_attention}

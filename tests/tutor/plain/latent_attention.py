@@ -6,9 +6,9 @@ import numpy as np
 
 from numpy_attention.recent.c45_latent_attention import LatentAttention
 from numpy_attention.tutor.entry import Array
-from numpy_attention.tutor.pages.attention import plain_attention
-from numpy_attention.tutor.pages.normalization import plain_rms_norm
-from numpy_attention.tutor.pages.positions import plain_rotary
+from tests.tutor.plain.attention import plain_attention
+from tests.tutor.plain.normalization import plain_rms_norm
+from tests.tutor.plain.positions import plain_rotary
 
 
 def plain_latent_attention(

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.models.c23a_gpt_config import GPTConfig
-from numpy_attention.ops.c08_positions import TOKENS
+from numpy_attention.recent.c47_rotary_scaling import TOKENS
+from numpy_attention.recent.c49_recent_gpt import RecentGPTConfig
 from numpy_attention.tutor.tiny import GATED
 
 LLAMA_3 = {"type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, TOKENS: 8}
@@ -21,7 +21,7 @@ GPT_OSS: dict[str, Any] = {
 }
 
 
-def trial_of_blocks(config: Callable[..., GPTConfig], seed: int) -> None:
+def trial_of_blocks(config: Callable[..., RecentGPTConfig], seed: int) -> None:
     """Counted from 1, each n-th block is global, and each m-th has no positions; local blocks have their own base."""
     n, m, window = (int(number) for number in np.random.default_rng(seed).integers(2, 6, size=3))
     made = config(5, 8, 4, 2, 9, positions="rotary", window=window, global_every=n, nope_every=m, local_rotary_base=9.0)
@@ -32,4 +32,4 @@ def trial_of_blocks(config: Callable[..., GPTConfig], seed: int) -> None:
         assert got == expected, f"block {i} of 9 must have the window and the base of rotary {expected}, got {got}"
 
 
-TRIALS = {"GPTConfig": trial_of_blocks}
+TRIALS = {"RecentGPTConfig": trial_of_blocks}

@@ -1,4 +1,4 @@
-"""Chapter 6, continued: softcap limits scores, a sink takes weight, a gate lets a part of the output pass."""
+"""Chapter 46: softcap limits scores, a sink takes weight, a gate lets a part of the output pass."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_sink_of_minus_infinity_is_no_sink_and_large_sink_turns_the_head_off(rng
     assert dsink[2] == 0.0
 
 
-@pytest.mark.parametrize("attention", [na.scaled_dot_product_attention, na.tiled_attention])
+@pytest.mark.parametrize("attention", [na.tamed_attention, na.tamed_tiled_attention])
 def test_hidden_query_gets_zeros_and_passes_zero_gradient_with_a_sink(rng: np.random.Generator, attention: Any) -> None:
     shapes = (B, H, T_q, d_k), (B, H, T_k, d_k), (B, H, T_k, d_v), (H,), (B, H, T_q, d_v)
     q, k, v, sink, dy = (rng.standard_normal(shape) for shape in shapes)
@@ -83,7 +83,7 @@ def test_only_the_sinks_of_used_heads_get_a_gradient(rng: np.random.Generator) -
 def test_bias_is_added_after_softcap(rng: np.random.Generator) -> None:
     q, k, v = (rng.standard_normal(shape) for shape in ((T_q, d_k), (T_k, d_k), (T_k, d_v)))
     bias, mask = 100.0 * np.eye(T_q, T_k), np.ones((T_q, T_k), bool)
-    y, cache = na.scaled_dot_product_attention(q, k, v, mask, bias, softcap=1.0)
+    y, cache = na.tamed_attention(q, k, v, mask, bias, softcap=1.0)
     np.testing.assert_allclose(y, v[:T_q], rtol=1e-12)  # a cap on the bias would leave weight for other keys
     scores = na.softcap(q @ k.T / np.sqrt(d_k), 1.0)[0] + bias
     np.testing.assert_allclose(cache.weights, na.softmax(scores)[0], rtol=1e-12)
@@ -129,3 +129,16 @@ def test_empty_axes_give_empty_weights_and_a_sink_gradient_of_zeros(shape: tuple
 def test_refuses_wrong_arguments(call: Any, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("attention", [na.tamed_attention, na.tamed_tiled_attention])
+def test_refuses_an_invalid_cap_or_sink_by_name(attention: Any) -> None:
+    q = np.ones((2, 3, 4))
+    for options, words in (
+        ({"softcap": 0.0}, r"softcap must be in \[1e-30, 1e\+30\], got 0.0"),
+        ({"sink": np.ones(3)}, r"sink must be \(H_q,\) with H_q = 2 as in q \(2, 3, 4\), got \(3,\)"),
+    ):
+        with pytest.raises(ValueError, match=f"{attention.__name__}: {words}"):
+            attention(q, q, q, **options)
+    with pytest.raises(ValueError, match="with a sink, q needs an axis of heads"):
+        attention(q[0], q[0], q[0], sink=np.ones(1))

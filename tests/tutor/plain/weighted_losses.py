@@ -3,7 +3,7 @@
 import numpy as np
 
 from numpy_attention.tutor.entry import Array
-from numpy_attention.tutor.pages.losses import plain_cross_entropy, plain_negative_log_likelihood
+from tests.tutor.plain.losses import plain_cross_entropy, plain_negative_log_likelihood
 
 
 def plain_log_softmax(x: Array, axis: int = -1) -> Array:

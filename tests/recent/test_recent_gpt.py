@@ -11,12 +11,11 @@ import pytest
 import numpy_attention as na
 from numpy_attention.files import load_arrays, save_arrays
 from numpy_attention.inside import direct_effects, forward_with, unembedding
-from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.training.restore import gpt_model
 from tests.models.gradients import assert_gradients, randomized
 
 V, T = 11, 7
-CONFIG = GPTConfig(
+CONFIG = na.RecentGPTConfig(
     V, 12, d_model=12, num_heads=4, num_layers=4, d_ff=5, num_kv_heads=2, positions="rotary", norm="rms_norm",
     activation="swiglu", bias=False, d_k=6, tie_weights=False,
 )  # fmt: skip
@@ -46,7 +45,7 @@ def test_each_block_gets_the_angles_of_its_kind() -> None:
     """Of four blocks, the second and the fourth are global; the third has no positions."""
     linear = {"type": "linear", "factor": 8.0}
     changes = {"rotary_base": 1e3, "rotary_scaling": linear, "local_rotary_base": 100.0, "rotary_width": 4}
-    local = na.GPT(dataclasses.replace(CONFIG, **LOCAL, **changes, nope_every=3), None)
+    local = na.RecentGPT(dataclasses.replace(CONFIG, **LOCAL, **changes, nope_every=3), None)
 
     def angles(block: Any) -> tuple[Any, ...]:
         layer = block.attention
@@ -54,18 +53,18 @@ def test_each_block_gets_the_angles_of_its_kind() -> None:
 
     of_local, of_global = (100.0, None, 4), (1e3, linear, 4)
     assert [angles(block) for block in local.blocks] == [of_local, of_global, (None, None, None), of_global]
-    plain = na.GPT(dataclasses.replace(CONFIG, **LOCAL, **(changes | {"local_rotary_base": None})), None)
+    plain = na.RecentGPT(dataclasses.replace(CONFIG, **LOCAL, **(changes | {"local_rotary_base": None})), None)
     assert [angles(block) for block in plain.blocks] == [of_global] * 4
     assert [plain.config.window_of(i) for i in range(4)] == [3, None, 3, None]
 
 
-def gpt(rng: np.random.Generator, **changes: Any) -> na.GPT:
-    return randomized(na.GPT(dataclasses.replace(CONFIG, **changes), rng, np.float64), rng)
+def gpt(rng: np.random.Generator, **changes: Any) -> na.RecentGPT:
+    return randomized(na.RecentGPT(dataclasses.replace(CONFIG, **changes), rng, np.float64), rng)
 
 
-def in_other_form(model: na.GPT, **changes: Any) -> na.GPT:
+def in_other_form(model: na.RecentGPT, **changes: Any) -> na.RecentGPT:
     """A model with other options and the same parameters."""
-    other = na.GPT(dataclasses.replace(model.config, **changes), None, np.float64)
+    other = na.RecentGPT(dataclasses.replace(model.config, **changes), None, np.float64)
     other.load_parameters(model.parameters())
     return other
 
@@ -129,7 +128,7 @@ def test_mask_replaces_the_causal_mask_but_not_the_window(rng: np.random.Generat
     model, ids = gpt(rng, window=3, global_every=2), rng.integers(0, V, (1, T))
     mask = np.ones((T, T), dtype=bool)
     _, cache = model.forward(ids, mask=mask)
-    local, anywhere = (cache.stack.blocks[i].attention.weights() > 0 for i in (0, 1))
+    local, anywhere = (cache.stack.blocks[i].attention.sublayer.weights() > 0 for i in (0, 1))
     assert anywhere.all()
     np.testing.assert_array_equal(local[0, 0], na.sliding_window_mask(T, 3))
 
@@ -191,3 +190,16 @@ def test_checkpoint_restores_the_model(name: str, rng: np.random.Generator, tmp_
     restored = gpt_model(load_arrays(tmp_path / "a.npz")[0], meta)
     expected = model.forward(ids)[0]
     assert np.abs(restored.forward(ids)[0] - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_each_model_refuses_the_configuration_of_the_other() -> None:
+    """A GPT would ignore the options of a RecentGPTConfig."""
+    with pytest.raises(TypeError, match="GPT: config must be a GPTConfig, got RecentGPTConfig"):
+        na.GPT(CONFIG, None)
+    with pytest.raises(TypeError, match="RecentGPT: config must be a RecentGPTConfig, got GPTConfig"):
+        na.RecentGPT(na.GPTConfig(V, 12, d_model=12, num_heads=4, num_layers=4), None)
+
+
+def test_a_recent_block_has_no_cross_attention() -> None:
+    with pytest.raises(ValueError, match="RecentBlock: cross_attention must be False, got True"):
+        na.RecentBlock(12, 3, 7, None, cross_attention=True)
