@@ -224,7 +224,7 @@ def reference_at(
         v = {}
         for name, marked in some.items():
             x = point.exact[name]
-            moving = (marked & ~corners.get(name, False)).reshape(x.shape)
+            moving = (marked & np.logical_not(corners.get(name, False))).reshape(x.shape)
             v[name] = size_of(x) * rng.choice([-1.0, 1.0], x.shape) * rng.uniform(1.0, 1.5, x.shape) * moving
         try:
             derivative, known_to = exact.through(v)
