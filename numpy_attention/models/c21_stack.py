@@ -84,10 +84,8 @@ def run_stack_backward(
         # x = norm(x)
         dx, grads["norm"] = stack.norm.backward(dx, cache.norm)
     for i in reversed(range(len(stack.blocks))):
-        saved = cache.blocks[i]
-        of_block = cache_of(saved) if isinstance(saved, SavedInput) else saved
-        # x = block(x, context)
-        dx, *of_context, grads[f"blocks.{i}"] = stack.blocks[i].backward(dx, of_block)
+        # x = block(x, context); no variable keeps a recomputed cache, so only one exists at a time
+        dx, *of_context, grads[f"blocks.{i}"] = stack.blocks[i].backward(dx, cache_of(cache.blocks[i]))
         for dcontext_i in of_context:
             dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
     # x = dropout(x)

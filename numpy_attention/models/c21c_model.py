@@ -59,7 +59,7 @@ class Model(Layer):
     def require_config(self, config: Any) -> Any:
         """Refuse the configuration of another model: its options would be ignored in silence."""
         if type(config) is not self.config_class:
-            expected, fix = f"a {self.config_class.__name__}", "each model class has a configuration of its own"
+            expected, fix = f"a {self.config_class.__name__}", "each model class has its own configuration class"
             raise dtype_error(type(self).__name__, "config", expected, type(config).__name__, fix)
         return config
 

@@ -104,7 +104,8 @@ def test_recompute_saves_memory_in_a_deep_model(rng: np.random.Generator) -> Non
             return most()
 
     plain, recomputed = peak(recompute=False), peak(recompute=True)
-    assert recomputed < plain / 4  # the inputs of 24 blocks, all gradients, and all arrays of one block
+    gradients = sum(p.nbytes for p in model.parameters().values())
+    assert recomputed - gradients < plain / 7  # the inputs of 24 blocks, and all arrays of one block
 
 
 @pytest.mark.parametrize("name", WITH_A_LARGE_HEAD)
