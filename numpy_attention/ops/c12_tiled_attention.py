@@ -35,7 +35,9 @@ appendix).
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,7 +112,7 @@ def tiled_attention_backward(
 def forward_in_tiles(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, pairs: Pairs, scale: float | None, block_size: int | None
 ) -> tuple[np.ndarray, TiledAttentionCache]:
-    """The online softmax; `pairs` changes the scores of a tile.
+    """Run `online_softmax` for all heads and queries; `pairs` changes the scores of a tile.
 
     Shapes: -> y (..., H_q, T_q, d_v)
     """
@@ -118,72 +120,88 @@ def forward_in_tiles(
     T_q, T_k = q.shape[-2], k.shape[-2]
     tile = tile_size(block_size, T_k, pairs.band.causal or pairs.band.ahead is not None)
     qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
-    y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))
+    y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))  # (N, G, T_q, d_v)
     L = np.empty_like(q, shape=(*qg.shape[:3], 1))
-    lowest = float(np.finfo(q.dtype).min)
 
     def forward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
-            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
-            m = np.full_like(q, lowest, shape=(*q_tile.shape[:-1], 1))  # (n, G t_q, 1)
-            l = np.zeros_like(m)
-            a = np.zeros_like(q, shape=(*q_tile.shape[:-1], v.shape[-1]))  # (n, G t_q, d_v)
-            for columns in key_tiles(rows, T_q, T_k, tile, pairs.band):
-                s = q_tile @ kg[heads, columns].swapaxes(-1, -2)  # (n, G t_q, t_k)
-                s, _ = pairs.forward(s, heads, rows, columns)
-                new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
-                w = np.exp(s - new_m)  # not yet divided by l
-                shrink = np.exp(m - new_m)
-                l = l * shrink + sum_in_rows(w)
-                a = a * shrink + w @ vg[heads, columns]
-                m = new_m
-            l = np.maximum(l, 1.0)  # only a query that sees no key has l < 1: 0, with a = 0
-            y[heads, :, rows] = (a / l).reshape(y[heads, :, rows].shape)
-            L[heads, :, rows] = (m + np.log(l)).reshape(L[heads, :, rows].shape)
+            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])
+            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
+            y_tile, L_tile = online_softmax(q_tile, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows))
+            y[heads, :, rows] = y_tile.reshape(y[heads, :, rows].shape)
+            L[heads, :, rows] = L_tile.reshape(L[heads, :, rows].shape)
 
     share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
     return y, TiledAttentionCache(q, k, v, y, L, pairs, scale, tile)
 
 
+def online_softmax(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, tiles: Iterable[slice], hide: Callable[..., Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The output y of some queries, which contain the scale, and L; `hide` acts on the scores of a tile of keys.
+
+    Shapes: q (n, t_q, d_k), k (n, T_k, d_k), v (n, T_k, d_v) -> y (n, t_q, d_v), L (n, t_q, 1)
+    """
+    m = np.full_like(q, np.finfo(q.dtype).min, shape=(*q.shape[:-1], 1))  # (n, t_q, 1)
+    l = np.zeros_like(m)
+    a = np.zeros_like(q, shape=(*q.shape[:-1], v.shape[-1]))  # (n, t_q, d_v)
+    for keys in tiles:
+        s, _ = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
+        new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
+        shrink = np.exp(m - new_m)
+        w = np.exp(s - new_m)  # not yet divided by l
+        l = l * shrink + sum_in_rows(w)
+        a = a * shrink + w @ v[:, keys]
+        m = new_m
+    l = np.maximum(l, 1.0)  # only a query that sees no key has l < 1: 0, with a = 0
+    return a / l, m + np.log(l)
+
+
 def backward_in_tiles(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return dq, dk and dv."""
+    """Run `online_softmax_backward` for all heads and queries; return dq, dk and dv."""
     q, k, v, y, L, pairs, scale, tile = cache
     qg, kg, vg = _group(q, k, v)
     T_q, T_k = q.shape[-2], k.shape[-2]
     dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
     D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
-    dq, dk, dv = np.zeros_like(qg), np.zeros_like(kg), np.zeros_like(vg)
+    dq, dk, dv = np.empty_like(qg), np.zeros_like(kg), np.zeros_like(vg)
 
     def backward_of_heads(heads: slice) -> None:
         for rows in query_tiles(T_q, tile):
-            q_tile, dy_tile, L_tile, D_tile = (
-                fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D)
-            )  # (n, G t_q, ...) each
-            q_tile = q_tile * scale
-            dq_tile = np.zeros_like(q_tile)
-            for columns in key_tiles(rows, T_q, T_k, tile, pairs.band):
-                k_tile, v_tile = kg[heads, columns], vg[heads, columns]  # (n, t_k, d_k), (n, t_k, d_v)
-                s = q_tile @ k_tile.swapaxes(-1, -2)  # (n, G t_q, t_k)
-                s, of_pairs = pairs.forward(s, heads, rows, columns)
-                s -= L_tile
-                w = np.exp(s, out=s)
-
-                # y = w @ v
-                dv[heads, columns] += w.swapaxes(-1, -2) @ dy_tile
-                ds = dy_tile @ v_tile.swapaxes(-1, -2)  # the gradient of w, changed in place below
-                # w = softmax(s)
-                ds -= D_tile
-                ds *= w
-                # s = scale * q @ k^T, then the band and the mask
-                ds = pairs.backward(ds, of_pairs)
-                dq_tile += ds @ k_tile
-                dk[heads, columns] += ds.swapaxes(-1, -2) @ q_tile
-            dq_tile *= scale
+            q_tile, dy_tile, L_tile, D_tile = (fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D))
+            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
+            inputs = q_tile * scale, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows), pairs.backward
+            dq_tile = scale * online_softmax_backward(dy_tile, L_tile, D_tile, *inputs, dk[heads], dv[heads])
             dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
 
     share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+
+
+def online_softmax_backward(
+    dy: np.ndarray, L: np.ndarray, D: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, tiles: Iterable[slice],
+    hide: Callable[..., Any], hide_backward: Callable[..., Any], dk: np.ndarray, dv: np.ndarray,
+) -> np.ndarray:
+    """The gradient of the queries with their scale; those of keys and values are added to dk and dv.
+
+    Shapes: dy (n, t_q, d_v), L and D (n, t_q, 1), and as in `online_softmax` -> dq (n, t_q, d_k)
+    """
+    dq = np.zeros_like(q)
+    for keys in tiles:
+        s, hidden = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
+        s -= L
+        w = np.exp(s, out=s)  # in the memory of s
+        # y = w @ v
+        dv[:, keys] += w.swapaxes(-1, -2) @ dy
+        dw = dy @ v[:, keys].swapaxes(-1, -2)
+        # w = softmax(s)
+        ds = w * (dw - D)
+        # s = hide(q @ k^T)
+        ds = hide_backward(ds, hidden)
+        dq += ds @ k[:, keys]
+        dk[:, keys] += ds.swapaxes(-1, -2) @ q
+    return dq
 
 
 def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
@@ -205,7 +223,7 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     q, k = cache.q, cache.k
     qg, kg, _ = _group(q, k, cache.v)
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
-    s, _ = cache.pairs.forward(s, slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]))
+    s, _ = cache.pairs.forward(slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]), s)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from numpy_attention.threads import lent_threads
 
-TILE_ELEMENTS = 2**18  # scores computed at a time: a megabyte in float32, which fits into a fast cache
+TILE_ELEMENTS = 2**17  # scores computed at a time: half a megabyte in float32, which fits into a fast cache
 FEW_SCORES = 2**16  # to compute so few scores takes less time than to wake up a second thread and to wait for it
 
 
@@ -124,7 +124,7 @@ class Pairs:
             indices = np.arange(math.prod(leading), like=mask).reshape(leading)
             self.mask_index = np.broadcast_to(indices, q.shape[:-2]).reshape(groups)  # (N, G): for each head
 
-    def forward(self, scores: np.ndarray, heads: slice, rows: slice, columns: slice) -> tuple[np.ndarray, Any]:
+    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> tuple[np.ndarray, Any]:
         """Lower the scores by distance, and set the scores of hidden pairs to -inf, for all G heads of a group.
 
         Shapes: scores (n, G t_q, t_k), changed in place -> the same array, and a cache for backward

@@ -144,11 +144,11 @@ class CappedPairs(Pairs):
 
     softcap: float | None = None
 
-    def forward(self, scores: np.ndarray, heads: slice, rows: slice, columns: slice) -> tuple[np.ndarray, Any]:
+    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> tuple[np.ndarray, Any]:
         slope = None
         if self.softcap is not None:
             scores, slope = limit(scores, self.softcap)
-        scores, _ = super().forward(scores, heads, rows, columns)
+        scores, _ = super().forward(heads, rows, columns, scores)
         return scores, slope
 
     def backward(self, dscores: np.ndarray, cache: Any) -> np.ndarray:
