@@ -14,7 +14,7 @@ from numpy_attention.backend import on_host
 from numpy_attention.errors import short_repr, value_error
 from numpy_attention.inside.c38_edits import Edit, EditCache, edit, edit_backward
 from numpy_attention.layers.c13_layer import Layer
-from numpy_attention.layers.c14_linear import Matrix, project, project_backward
+from numpy_attention.layers.c14a_project import Matrix, project, project_backward
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 
 Activations = dict[str, np.ndarray]

@@ -35,7 +35,7 @@ from numpy_attention.backend import to_host
 from numpy_attention.errors import dtype_error, require_integers, shape_error, value_error
 from numpy_attention.inside.c38a_places import require_unedited
 from numpy_attention.layers.c13_layer import Layer
-from numpy_attention.layers.c14_linear import Matrix, project
+from numpy_attention.layers.c14a_project import Matrix, project
 from numpy_attention.layers.c16_normalization import LayerNorm, Norm
 from numpy_attention.models.c23_gpt import GPT
 

@@ -30,9 +30,8 @@ self-attention query, key and value all come from x, so
 In cross-attention, the first term is dx. The sum of the other two is dcontext, the gradient of the context. The
 context comes from another network, the encoder (Chapter 20), so dcontext goes to the encoder.
 
-If the caller passes a `Band`, the band defines which keys each query sees, and attention works in tiles (Chapter 12).
-Then a mask is needed only to hide padding, and the weights have no dropout. Without a `Band`, the layer uses the
-attention of Chapter 6 and stores all weights in memory. The KV cache of generation, `past`, is the appendix.
+A long text is computed in tiles, and then a `Band` describes the mask (`attend`, Chapter 12, appendix). The KV cache of
+generation, `past`, is the appendix of this chapter.
 """
 
 from typing import Any, NamedTuple
@@ -41,31 +40,27 @@ import numpy as np
 
 from numpy_attention.errors import require_number, require_sizes, value_error
 from numpy_attention.layers.c13_layer import Layer, flat_gradients, glorot, normal
-from numpy_attention.layers.c14_linear import Matrix, project, project_backward
-from numpy_attention.layers.c17a_kv_cache import KeyValueCache
-from numpy_attention.ops.c06_attention import (
-    AttentionCache,
-    scaled_dot_product_attention,
-    scaled_dot_product_attention_backward,
-)
+from numpy_attention.layers.c14a_project import Matrix, project, project_backward
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache, not_stored
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.c08_positions import check_rotary, positions_of, rotary, rotary_backward
-from numpy_attention.ops.c12_tiled_attention import tiled_attention_backward
 from numpy_attention.ops.c12a_tiles import Band
-from numpy_attention.ops.c12c_attend import attend_in_tiles, weights_of
+from numpy_attention.ops.c12c_attend import attend, attend_backward, weights_of
 
 
 class MultiHeadAttentionCache(NamedTuple):
     """What backward needs, in the order of the forward; `cache.weights()` returns the weights of all heads."""
 
-    linear_q: Any
-    heads_q: Any
+    q: Any
+    k: Any
+    v: Any
     turned_q: Any  # None without rotary positions
-    keys_values: tuple[Any, ...] | None  # None with a KV cache: then there is no backward
+    turned_k: Any
     attention: Any
-    heads_o: Any
-    linear_o: Any
+    heads: Any
+    y: Any
     cross: bool  # keys and values came from a context
+    generation: bool  # with a KV cache; then there is no backward
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -123,19 +118,20 @@ class MultiHeadAttention(Layer):
         `past` (generation only, no backward) is a KV cache; with it the caller must pass rotary positions, which count
         from 0 by default. With a `band`, attention works in tiles: it replaces scores_bias and a T x T mask.
         """
-        q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
-        q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
+        source = x if context is None else not_stored(context, past)
+        q, of_q = to_heads(x, self.w_q, self.b_q, self.num_heads)  # (B, H, T_q, d_k)
+        k, of_k = to_heads(source, self.w_k, self.b_k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
+        v, of_v = to_heads(source, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         q, turned_q = self.rotate(q, positions)
-        k, v, keys_values = self.keys_and_values(x, context, positions, past)
-        attention: Any
-        if band is None:
-            o, attention = scaled_dot_product_attention(q, k, v, mask, scores_bias, None, self.dropout, rng)
-        else:
-            o, attention = attend_in_tiles(q, k, v, mask, band, self.dropout, rng)  # (B, H, T_q, d_v)
-        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
-        y, linear_o = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
-        cross = context is not None
-        return y, MultiHeadAttentionCache(linear_q, heads_q, turned_q, keys_values, attention, heads_o, linear_o, cross)
+        k, turned_k = self.rotate(k, positions)
+        if past is not None:
+            k, v = past.append(k, v)  # T_k includes the earlier positions
+        o, attention = attend(q, k, v, mask, scores_bias, band, self.dropout, rng)  # (B, H, T_q, d_v)
+        o, heads = concat_heads(o)  # (B, T_q, H d_v)
+        y, of_y = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
+        return y, MultiHeadAttentionCache(
+            of_q, of_k, of_v, turned_q, turned_k, attention, heads, of_y, context is not None, past is not None
+        )
 
     def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
         """Return (dx, grads). If there is a context, return (dx, dcontext, grads).
@@ -144,67 +140,56 @@ class MultiHeadAttention(Layer):
 
         Raises: ValueError if the forward used a KV cache.
         """
+        require_no_past("MultiHeadAttention", cache.generation)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
-        do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
-        # o = attention(q, k, v)
-        if isinstance(cache.attention, AttentionCache):
-            dq, dk, dv, _ = scaled_dot_product_attention_backward(do, cache.attention)
-        else:
-            dq, dk, dv = tiled_attention_backward(do, cache.attention)
-        # k and v are parts of the source
-        dsource, of_source = self.keys_and_values_backward(dk, dv, cache.keys_values)  # (B, T_k, d_model)
-        # q = rotary(split_heads(x @ w_q + b_q))
-        dq = dq if cache.turned_q is None else rotary_backward(dq, cache.turned_q)
-        dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
-        dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
-        grads = flat_gradients(grads | of_source)
+        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)
+        do = concat_heads_backward(do, cache.heads)  # (B, H, T_q, d_v)
+        # o = attention(rotate(q), rotate(k), v)
+        dq, dk, dv = attend_backward(do, cache.attention)
+        dq, dk = rotate_backward(dq, cache.turned_q), rotate_backward(dk, cache.turned_k)
+        # q comes from x, k and v from the source
+        dx, grads["w_q"], grads["b_q"] = to_heads_backward(dq, self.w_q, cache.q)  # (B, T_q, d_model)
+        dsource, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.k)  # (B, T_k, d_model)
+        dsource_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
+        dsource += dsource_v
         if cache.cross:
-            return dx, dsource, grads
+            return dx, dsource, flat_gradients(grads)
         dx += dsource  # query, key and value all come from x
-        return dx, grads
-
-    def keys_and_values(
-        self, x: np.ndarray, context: np.ndarray | None, positions: np.ndarray | None, past: KeyValueCache | None
-    ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...] | None]:
-        """Keys and values of the source, which is the context, or x without one.
-
-        Shapes: -> k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v); with `past`, T_k includes the earlier positions
-        """
-        if past is not None and context is not None and (stored := past.filled()):
-            return *stored, None  # the context is the same in every step: its keys and values are stored once
-        source = x if context is None else context
-        k, linear_k = project(source, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
-        k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
-        k, turned_k = self.rotate(k, positions)
-        v, linear_v = project(source, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
-        v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
-        if past is not None:
-            return *past.append(k, v), None
-        return k, v, (linear_k, heads_k, turned_k, linear_v, heads_v)
-
-    def keys_and_values_backward(
-        self, dk: np.ndarray, dv: np.ndarray, cache: tuple[Any, ...] | None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        if cache is None:
-            raise ValueError("MultiHeadAttention: there is no backward through a KV cache; leave `past` out")
-        linear_k, heads_k, turned_k, linear_v, heads_v = cache
-        # v = split_heads(source @ w_v + b_v)
-        dv = split_heads_backward(dv, heads_v)  # (B, T_k, H_kv d_v)
-        dsource, dw_v, db_v = project_backward(dv, self.w_v, linear_v)  # (B, T_k, d_model)
-        # k = rotary(split_heads(source @ w_k + b_k)), the second use of the source
-        dk = dk if turned_k is None else rotary_backward(dk, turned_k)
-        dk = split_heads_backward(dk, heads_k)  # (B, T_k, H_kv d_k)
-        dsource_k, dw_k, db_k = project_backward(dk, self.w_k, linear_k)
-        dsource += dsource_k
-        return dsource, {"w_k": dw_k, "b_k": db_k, "w_v": dw_v, "b_v": db_v}
+        return dx, flat_gradients(grads)
 
     def rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, Any]:
-        """Turn queries or keys x (B, H, T, d_k) by their positions, (T,) or (B, T)."""
+        """Turn queries or keys x (B, H, T, d_k) by their positions, (T,) or (B, T), if the layer is rotary."""
         if self.rotary_base is None:
             return x, None
         return rotary(x, positions_of(x, positions), self.rotary_base, self.rotary_pairing)
+
+
+def rotate_backward(dy: np.ndarray, cache: Any) -> np.ndarray:
+    """The backward of `rotate`."""
+    return dy if cache is None else rotary_backward(dy, cache)
+
+
+def to_heads(x: np.ndarray, w: Matrix, b: np.ndarray | None, num_heads: int) -> tuple[np.ndarray, Any]:
+    """x w + b, cut into heads.
+
+    Shapes: x (B, T, d_model) -> (B, H, T, d_k)
+    """
+    y, of_product = project(x, w, b)  # (B, T, H d_k)
+    y, of_split = split_heads(y, num_heads)
+    return y, (of_product, of_split)
+
+
+def to_heads_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray, Any, np.ndarray | None]:
+    """Return dx, dw and db."""
+    of_product, of_split = cache
+    return project_backward(split_heads_backward(dy, of_split), w, of_product)
+
+
+def require_no_past(layer: str, generation: bool) -> None:
+    """Refuse the cache of a forward with a KV cache."""
+    if generation:
+        raise ValueError(f"{layer}: there is no backward through a KV cache; leave `past` out")
 
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, d_v: int | None) -> None:

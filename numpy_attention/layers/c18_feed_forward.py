@@ -25,7 +25,7 @@ import numpy as np
 
 from numpy_attention.errors import require_choice, require_number, require_sizes
 from numpy_attention.layers.c13_layer import Layer, Parameters, flat_gradients, glorot, normal
-from numpy_attention.layers.c14_linear import Matrix, ProjectionCache, project, project_backward
+from numpy_attention.layers.c14a_project import Matrix, ProjectionCache, project, project_backward
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout, dropout_backward
 from numpy_attention.ops.c10_activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
 

@@ -1,6 +1,6 @@
-"""Chapter 12, appendix. Tiles in a layer: a band in one argument, and the weights of both forms
+"""Chapter 12, appendix. One function for both forms of attention
 
-A layer that may get a long text takes a `Band`. Without a band, it computes all weights at once (Chapter 6). With a
+A layer that may get a long text takes a `Band`. Without a band, all weights are computed at once (Chapter 6). With a
 band, attention runs in tiles, and the band replaces the bias and every mask except padding. Tiles have no dropout.
 """
 
@@ -9,24 +9,41 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import value_error
+from numpy_attention.ops.c06_attention import (
+    AttentionCache,
+    scaled_dot_product_attention,
+    scaled_dot_product_attention_backward,
+)
 from numpy_attention.ops.c12_tiled_attention import (
     TiledAttentionCache,
     tiled_attention,
+    tiled_attention_backward,
     tiled_attention_weights,
 )
 from numpy_attention.ops.c12a_tiles import Band
 
+AttendCache = AttentionCache | TiledAttentionCache
 
-def attend_in_tiles(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, band: Band, dropout: float,
-    rng: np.random.Generator | None,
-) -> tuple[np.ndarray, TiledAttentionCache]:
-    """Attention in tiles, with the mask and the bias that the band describes; `mask` hides padding.
 
-    Raises: ValueError for dropout, and as `tiled_attention`.
+def attend(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, bias: np.ndarray | None, band: Band | None,
+    dropout: float, rng: np.random.Generator | None,
+) -> tuple[np.ndarray, AttendCache]:
+    """y = softmax(scale q k^T + bias) v, with all weights at once, or with a band in tiles; then `mask` hides padding.
+
+    Raises: ValueError for dropout with a band, and as both forms.
     """
+    if band is None:
+        return scaled_dot_product_attention(q, k, v, mask, bias, dropout=dropout, rng=rng)
     refuse_dropout_in_tiles(dropout, rng)
     return tiled_attention(q, k, v, mask, **band._asdict())
+
+
+def attend_backward(dy: np.ndarray, cache: AttendCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return dq, dk and dv. A bias (ALiBi) is constant: no gradient."""
+    if isinstance(cache, AttentionCache):
+        return scaled_dot_product_attention_backward(dy, cache)[:3]
+    return tiled_attention_backward(dy, cache)
 
 
 def weights_of(cache: Any) -> np.ndarray:

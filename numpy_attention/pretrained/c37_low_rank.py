@@ -8,7 +8,7 @@ change is learned as a product of two thin matrices, a and b, and the matrix w i
     +--> @ a (d_in, r) --> z --> @ b (r, d_out) --> * scale             scale = alpha / r
 
 A matrix of 576 x 1,536 has 884,736 parameters. With r = 8 only 8 (576 + 1,536) = 16,896 parameters are learned. This
-layer replaces the matrix in a block (Chapter 14, `project`); nothing else in the block changes. The backward uses the
+layer replaces the matrix in a block (Chapter 14, appendix); nothing else in the block changes. The backward uses the
 backward of Chapter 1 three times. x is used twice in the forward, so its two gradients add:
 
     db = scale z^T dy      dz = scale dy b^T      da = x^T dz      dx = dy w^T + dz a^T

@@ -27,12 +27,18 @@ import numpy as np
 
 from numpy_attention.errors import require_choice, require_number, value_error
 from numpy_attention.layers.c13_layer import Parameters, flat_gradients, glorot, normal
-from numpy_attention.layers.c14_linear import Matrix, project, project_backward
+from numpy_attention.layers.c14a_project import Matrix, project, project_backward
 from numpy_attention.layers.c16_normalization import RMSNorm
-from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
+from numpy_attention.layers.c17_multi_head_attention import (
+    MultiHeadAttention,
+    require_no_past,
+    rotate_backward,
+    to_heads,
+    to_heads_backward,
+)
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.c08_positions import positions_of, rotary_backward
+from numpy_attention.ops.c08_positions import positions_of
 from numpy_attention.ops.c12_tiled_attention import tiled_attention_weights
 from numpy_attention.ops.c12a_tiles import Band
 from numpy_attention.ops.c12c_attend import refuse_dropout_in_tiles
@@ -54,15 +60,16 @@ OUTPUT_GATES = ("head", "element")
 class RecentAttentionCache(NamedTuple):
     """What backward needs, in the order of the forward; `cache.weights()` returns the weights of all heads."""
 
-    linear_q: Any
-    norm_q: Any  # None without QK-norm
-    heads_q: Any
+    q: Any
+    k: Any
+    v: Any
     turned_q: Any  # None without rotary positions
-    keys_values: tuple[Any, ...] | None  # None with a KV cache: then there is no backward
+    turned_k: Any
     attention: TamedAttentionCache | TamedTilesCache
-    gate: tuple[Any, Any, Any] | None  # the caches of project, split_heads and sigmoid_gate; None without a gate
-    heads_o: Any
-    linear_o: Any
+    gate: tuple[Any, Any] | None  # the caches of to_heads and sigmoid_gate; None without a gate
+    heads: Any
+    y: Any
+    generation: bool  # with a KV cache; then there is no backward
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -127,11 +134,13 @@ class RecentAttention(MultiHeadAttention):
         """
         if context is not None:
             raise value_error("RecentAttention", "context", "None", np.shape(context), "this is self-attention")
-        q, linear_q = project(x, self.w_q, self.b_q)  # (B, T_q, H d_k)
-        q, norm_q = normalize(q, self.norm_q)
-        q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
+        q, of_q = to_normalized_heads(x, self.w_q, self.b_q, self.norm_q, self.num_heads)  # (B, H, T_q, d_k)
+        k, of_k = to_normalized_heads(x, self.w_k, self.b_k, self.norm_k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
+        v, of_v = to_heads(x, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         q, turned_q = self.rotate(q, positions)
-        k, v, keys_values = self.keys_and_values(x, None, positions, past)
+        k, turned_k = self.rotate(k, positions)
+        if past is not None:
+            k, v = past.append(k, v)
         options: Any = {"scale": self.scale, "softcap": self.softcap, "sink": self.sink}
         attention: TamedAttentionCache | TamedTilesCache
         if band is None:
@@ -141,14 +150,13 @@ class RecentAttention(MultiHeadAttention):
             o, attention = tamed_tiled_attention(q, k, v, mask, **band._asdict(), **options)
         gate = None
         if self.w_gate is not None:
-            g, linear_g = project(x, self.w_gate)  # (B, T_q, H) or (B, T_q, H d_v)
-            g, heads_g = split_heads(g, self.num_heads)  # (B, H, T_q, 1 or d_v)
+            g, of_g = to_heads(x, self.w_gate, None, self.num_heads)  # (B, H, T_q, 1 or d_v)
             o, of_gate = sigmoid_gate(o, g)  # (B, H, T_q, d_v)
-            gate = linear_g, heads_g, of_gate
-        o, heads_o = concat_heads(o)  # (B, T_q, H d_v)
-        y, linear_o = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
+            gate = of_g, of_gate
+        o, heads = concat_heads(o)  # (B, T_q, H d_v)
+        y, of_y = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
         return y, RecentAttentionCache(
-            linear_q, norm_q, heads_q, turned_q, keys_values, attention, gate, heads_o, linear_o
+            of_q, of_k, of_v, turned_q, turned_k, attention, gate, heads, of_y, past is not None
         )
 
     def backward(self, dy: np.ndarray, cache: RecentAttentionCache) -> tuple[np.ndarray, Parameters]:
@@ -156,70 +164,60 @@ class RecentAttention(MultiHeadAttention):
 
         Raises: ValueError if the forward used a KV cache.
         """
+        require_no_past("RecentAttention", cache.generation)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.linear_o)  # (B, T_q, H d_v)
-        do = concat_heads_backward(do, cache.heads_o)  # (B, H, T_q, d_v)
+        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)
+        do = concat_heads_backward(do, cache.heads)  # (B, H, T_q, d_v)
         dx_gate: Any = 0.0
         if cache.gate is not None and self.w_gate is not None:
-            linear_g, heads_g, of_gate = cache.gate
-            # o = sigmoid_gate(o, split_heads(x @ w_gate))
+            of_g, of_gate = cache.gate
+            # o = sigmoid_gate(o, to_heads(x))
             do, dg = sigmoid_gate_backward(do, of_gate)
-            dg = split_heads_backward(dg, heads_g)  # (B, T_q, H or H d_v)
-            dx_gate, grads["w_gate"], _ = project_backward(dg, self.w_gate, linear_g)  # (B, T_q, d_model)
-        # o = attention(q, k, v, sink)
+            dx_gate, grads["w_gate"], _ = to_heads_backward(dg, self.w_gate, of_g)  # (B, T_q, d_model)
+        # o = attention(rotate(q), rotate(k), v, sink)
         if isinstance(cache.attention, TamedTilesCache):
             dq, dk, dv, grads["sink"] = tamed_tiled_attention_backward(do, cache.attention)
         else:
             dq, dk, dv, _, grads["sink"] = tamed_attention_backward(do, cache.attention)
-        # k and v are parts of x
-        dx_kv, of_source = self.keys_and_values_backward(dk, dv, cache.keys_values)
-        # q = rotary(split_heads(norm(x @ w_q + b_q)))
-        dq = dq if cache.turned_q is None else rotary_backward(dq, cache.turned_q)
-        dq = split_heads_backward(dq, cache.heads_q)  # (B, T_q, H d_k)
-        dq, grads["norm_q"] = normalize_backward(dq, self.norm_q, cache.norm_q)
-        dx, grads["w_q"], grads["b_q"] = project_backward(dq, self.w_q, cache.linear_q)  # (B, T_q, d_model)
-        dx += dx_kv + dx_gate  # query, key, value and gate all come from x
-        return dx, flat_gradients(grads | of_source)
-
-    def keys_and_values(
-        self, x: np.ndarray, context: np.ndarray | None, positions: np.ndarray | None, past: KeyValueCache | None
-    ) -> tuple[np.ndarray, np.ndarray, tuple[Any, ...] | None]:
-        """Keys and values of x.
-
-        Shapes: -> k (B, H_kv, T_k, d_k), v (B, H_kv, T_k, d_v); with `past`, T_k includes the earlier positions
-        """
-        k, linear_k = project(x, self.w_k, self.b_k)  # (B, T_k, H_kv d_k)
-        k, norm_k = normalize(k, self.norm_k)
-        k, heads_k = split_heads(k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
-        k, turned_k = self.rotate(k, positions)
-        v, linear_v = project(x, self.w_v, self.b_v)  # (B, T_k, H_kv d_v)
-        v, heads_v = split_heads(v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
-        if past is not None:
-            return *past.append(k, v), None
-        return k, v, (linear_k, norm_k, heads_k, turned_k, linear_v, heads_v)
-
-    def keys_and_values_backward(
-        self, dk: np.ndarray, dv: np.ndarray, cache: tuple[Any, ...] | None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
-        if cache is None:
-            raise ValueError("RecentAttention: there is no backward through a KV cache; leave `past` out")
-        linear_k, norm_k, heads_k, turned_k, linear_v, heads_v = cache
-        # v = split_heads(x @ w_v + b_v)
-        dx, dw_v, db_v = project_backward(split_heads_backward(dv, heads_v), self.w_v, linear_v)  # (B, T_k, d_model)
-        # k = rotary(split_heads(norm(x @ w_k + b_k))), the second use of x
-        dk = dk if turned_k is None else rotary_backward(dk, turned_k)
-        dk = split_heads_backward(dk, heads_k)  # (B, T_k, H_kv d_k)
-        dk, of_norm = normalize_backward(dk, self.norm_k, norm_k)
-        dx_k, dw_k, db_k = project_backward(dk, self.w_k, linear_k)
-        dx += dx_k
-        return dx, {"norm_k": of_norm, "w_k": dw_k, "b_k": db_k, "w_v": dw_v, "b_v": db_v}
+        dq, dk = rotate_backward(dq, cache.turned_q), rotate_backward(dk, cache.turned_k)
+        # q, k and v come from x
+        dx, grads["w_q"], grads["b_q"], grads["norm_q"] = to_normalized_heads_backward(
+            dq, self.w_q, self.norm_q, cache.q
+        )
+        dx_k, grads["w_k"], grads["b_k"], grads["norm_k"] = to_normalized_heads_backward(
+            dk, self.w_k, self.norm_k, cache.k
+        )
+        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
+        dx += dx_k + dx_v + dx_gate  # query, key, value and gate all come from x
+        return dx, flat_gradients(grads)
 
     def rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, Any]:
         if self.rotary_base is None:
             return x, None
         how = self.rotary_base, self.rotary_pairing, self.rotary_width, self.rotary_scaling
         return scaled_rotary(x, positions_of(x, positions), *how)
+
+
+def to_normalized_heads(
+    x: np.ndarray, w: Matrix, b: np.ndarray | None, norm: RMSNorm | None, num_heads: int
+) -> tuple[np.ndarray, Any]:
+    """Queries or keys: x w + b, then QK-norm, cut into heads.
+
+    Shapes: x (B, T, d_model) -> (B, H, T, d_k)
+    """
+    y, of_product = project(x, w, b)  # (B, T, H d_k)
+    y, of_norm = normalize(y, norm)
+    y, of_split = split_heads(y, num_heads)
+    return y, (of_product, of_norm, of_split)
+
+
+def to_normalized_heads_backward(dy: np.ndarray, w: Matrix, norm: RMSNorm | None, cache: Any) -> tuple[Any, ...]:
+    """Return dx, dw, db, and the gradient of gamma."""
+    of_product, of_norm, of_split = cache
+    dy = split_heads_backward(dy, of_split)
+    dy, dgamma = normalize_backward(dy, norm, of_norm)
+    return *project_backward(dy, w, of_product), dgamma
 
 
 def normalize(x: np.ndarray, norm: RMSNorm | None) -> tuple[np.ndarray, Any]:

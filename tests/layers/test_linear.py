@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.layers.c14_linear import project, project_backward
+from numpy_attention.layers.c14a_project import project, project_backward
 
 
 def test_linear_layer_applies_linear_to_its_weights(rng):
