@@ -4,8 +4,8 @@ A single attention gives each query one weighted mean. Here several heads work i
 with its own queries (its questions) and keys, of length d_k, and its own values. A matrix, w_o, combines the outputs
 of the heads:
 
-    x (B, T_q, d_model)           source (B, T_k, d_model)        source = x: self-attention
-         | w_q                              | w_k      | w_v      source = context: cross-attention
+    x (B, T_q, d_model)           x_kv (B, T_k, d_model)          x_kv = x: self-attention
+         | w_q                              | w_k      | w_v      x_kv = context: cross-attention
     (B, T_q, H d_k)               (B, T_k, H_kv d_k)  (B, T_k, H_kv d_v)
          | split_heads                      |          |
     q (B, H, T_q, d_k)           k (B, H_kv, T_k, d_k)  v (B, H_kv, T_k, d_v)
@@ -70,8 +70,8 @@ class MultiHeadAttentionCache(NamedTuple):
 class MultiHeadAttention(Layer):
     """y = concat(head_1, ..., head_H) w_o with head_i = attention(q_i, k_i, v_i).
 
-    s is the context, or x if there is no context. q_i is the part of x w_q that belongs to head i. In the same way,
-    k_i is a part of s w_k, and v_i is a part of s w_v.
+    q_i is the part of x w_q that belongs to head i. In the same way, k_i is a part of x_kv w_k, and v_i is a part of
+    x_kv w_v. x_kv is the context, or x if there is no context.
 
     With `num_kv_heads` below `num_heads` this is grouped-query attention (with `num_kv_heads` = 1: multi-query
     attention). If `rotary_base` is a number (usually 10000), queries and keys are rotated by their positions. All four
@@ -118,10 +118,10 @@ class MultiHeadAttention(Layer):
         `past` (generation only, no backward) is a KV cache; with it the caller must pass rotary positions, which count
         from 0 by default. With a `band`, attention works in tiles: it replaces scores_bias and a T x T mask.
         """
-        source = x if context is None else not_stored(context, past)
+        x_kv = x if context is None else not_stored(context, past)
         q, of_q = to_heads(x, self.w_q, self.b_q, self.num_heads)  # (B, H, T_q, d_k)
-        k, of_k = to_heads(source, self.w_k, self.b_k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
-        v, of_v = to_heads(source, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
+        k, of_k = to_heads(x_kv, self.w_k, self.b_k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
+        v, of_v = to_heads(x_kv, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         q, turned_q = self.rotate(q, positions)
         k, turned_k = self.rotate(k, positions)
         if past is not None:
@@ -148,14 +148,14 @@ class MultiHeadAttention(Layer):
         # o = attention(rotate(q), rotate(k), v)
         dq, dk, dv = attend_backward(do, cache.attention)
         dq, dk = rotate_backward(dq, cache.turned_q), rotate_backward(dk, cache.turned_k)
-        # q comes from x, k and v from the source
+        # q comes from x, k and v from x_kv
         dx, grads["w_q"], grads["b_q"] = to_heads_backward(dq, self.w_q, cache.q)  # (B, T_q, d_model)
-        dsource, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.k)  # (B, T_k, d_model)
-        dsource_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
-        dsource += dsource_v
+        dx_kv, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.k)  # (B, T_k, d_model)
+        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
+        dx_kv += dx_v
         if cache.cross:
-            return dx, dsource, flat_gradients(grads)
-        dx += dsource  # query, key and value all come from x
+            return dx, dx_kv, flat_gradients(grads)
+        dx += dx_kv  # query, key and value all come from x
         return dx, flat_gradients(grads)
 
     def rotate(self, x: np.ndarray, positions: np.ndarray | None) -> tuple[np.ndarray, Any]:

@@ -1,6 +1,6 @@
 """Chapter 21. The stack: one block after another
 
-    x --> dropout --> block_1 --> block_2 --> ... --> block_L --> norm --> y
+    x --> dropout --> block_1 --> block_2 --> ... --> block_n --> norm --> y
                          ^           ^                   ^
     context -------------+-----------+-------------------+        (encoder-decoder only)
 
@@ -13,7 +13,7 @@ With `recompute`, the cache holds only the input of each block, and `cache_of` r
 The backward runs from the last block to the first. Every block reads the same context, so the gradients of the context
 add up:
 
-    dcontext = dcontext_1 + ... + dcontext_L
+    dcontext = dcontext_1 + ... + dcontext_n
 
 A model holds the parts of its stack directly. So the name of a parameter begins with the name of a part, for example
 `blocks.0.attention.w_q`. Only the encoder-decoder has two stacks; there each is a layer (Chapter 24, appendix).

@@ -12,9 +12,9 @@ compute a score for each token. If an array is used twice, its gradient is a sum
     dtable = (from the input: the rows of dx, summed by token id) + (from the output: dlogits^T x)
 
 As in GPT-2, the weights start as random numbers from a normal distribution with standard deviation 0.02. In each
-block, two matrices write to the residual stream: w_o and w_2. We divide them by sqrt(2 L), because L blocks add 2 L
-branches to the residual stream. So at the start of training, the sum of all 2 L divided branches is about as large as
-a single undivided branch.
+block, two matrices write to the residual stream: w_o and w_2. With n blocks, 2 n branches are added to the
+stream. We divide these two matrices by sqrt(2 n). So at the start of training, the sum of all 2 n divided branches is
+about as large as a single undivided branch.
 """
 
 import math
@@ -87,7 +87,7 @@ class GPT(Model):
         return make_blocks(DecoderBlock, c, c.num_layers, None, dtype, norm_eps=c.norm_eps, attention=options)
 
     def draw_weights(self, rng: np.random.Generator | None) -> None:
-        """Normal numbers of scale 0.02 for all matrices; divided by sqrt(2 L) for w_o and w_2."""
+        """Normal numbers of scale 0.02 for all matrices; divided by sqrt(2 num_layers) for w_o and w_2."""
         for name, w in self.parameters().items():
             if rng is not None and w.ndim == 2:
                 to_residual = name.endswith((".w_o", ".w_2"))

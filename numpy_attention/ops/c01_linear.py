@@ -4,14 +4,14 @@ Every query, key and value is a linear map of an input vector, so this is the fi
 
     y = x w + b        y_nj = sum_i x_ni w_ij + b_j
 
-A loss L depends on x, w and b only through y. Write dy_nj = dL/dy_nj for its gradient with respect to y. This gradient
-of a result is also called its **cotangent**. Every backward of this book gets the cotangent of the result, checks it
-(`require_cotangent`), and returns the gradients of the arguments. Apply the chain rule and keep only the terms of y
-that contain the variable:
+A loss depends on x, w and b only through y. Write dy_nj for its derivative with respect to y_nj, and dx_ni, dw_ij and
+db_j in the same way. The gradient of a result, dy, is also called its **cotangent**. Every backward of this book gets
+the cotangent of the result, checks it (`require_cotangent`), and returns the gradients of the arguments. Apply the
+chain rule and keep only the terms of y that contain the variable:
 
-    dL/dx_ni = sum_j dy_nj w_ij       x_ni is in every output j of its row n         ->  dx = dy w^T
-    dL/dw_ij = sum_n x_ni dy_nj       every row n uses w_ij, so we sum over rows     ->  dw = x^T dy
-    dL/db_j  = sum_n dy_nj            every row n uses b_j, so we sum over rows      ->  db = sum of the rows
+    dx_ni = sum_j dy_nj w_ij       x_ni is in every output j of its row n         ->  dx = dy w^T
+    dw_ij = sum_n x_ni dy_nj       every row n uses w_ij, so we sum over rows     ->  dw = x^T dy
+    db_j  = sum_n dy_nj            every row n uses b_j, so we sum over rows      ->  db = sum of the rows
 
 The shapes help you remember the formulas: dx must be (N, d_in), and only one product of dy (N, d_out) and
 w (d_in, d_out) has this shape. If d_in = d_out, the shapes do not help: dy w in place of dy w^T raises no error. Then

@@ -3,7 +3,7 @@
 The head of a language model multiplies by a table of V rows, one for each token. The loss is the cross-entropy of
 Chapter 11:
 
-    x (N, d) --> logits = x table^T (N, V) --> loss
+    x (N_all, d) --> logits = x table^T (N_all, V) --> loss
 
 With 8 texts of 1,024 tokens and GPT-2's V = 50,257 the logits are 412 million numbers, 1.6 GB in float32. Their softmax
 p needs the same memory again, and so does the gradient. But we never need all logits at once: a row of the logits, one
@@ -25,7 +25,7 @@ A row of dx is complete after its block. dtable is a sum over all rows, so every
 counted positions in all blocks, not in one block: a mean of the block losses would give the positions of unequal
 blocks unequal weights.
 
-The price is one more product: four products of size N V d instead of three.
+The price is one more product: four products of size N_all V d instead of three.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,7 @@ SHAPES = "x: ... d, table: V d, targets: int<V> ...; V >= 1"
 
 
 class LinearCrossEntropyCache(NamedTuple):
-    """Inputs, options, and one number for each row: nothing of size N x V."""
+    """Inputs, options, and one number for each row: nothing of size N_all x V."""
 
     x: np.ndarray  # (..., d)
     table: np.ndarray  # (V, d)

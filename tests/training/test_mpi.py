@@ -61,11 +61,16 @@ def on_ranks(size, function):
         except (Exception, SystemExit) as error:
             results[rank] = error
 
+    # Python 3.11 may fail if two threads parse a file's header at once (SystemError: AST constructor recursion depth), so
+    # a thread keeps the interpreter until it waits. Real ranks are processes.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(5.0)
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(size)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    sys.setswitchinterval(interval)
     return results
 
 

@@ -42,12 +42,12 @@ class MultiHeadAttention(Layer):
 
     def forward(self, x, context=None, mask=None):
         """x (B, T_q, d_model), context (B, T_k, d_model) or None -> y (B, T_q, d_model)."""
-        source = x if context is None else context
+        x_kv = x if context is None else context
         q, linear_q = linear(x, self.w_q)
         q, heads_q = split_heads(q, self.num_heads)  # (B, H, T_q, d_k)
-        k, linear_k = linear(source, self.w_k)
+        k, linear_k = linear(x_kv, self.w_k)
         k, heads_k = split_heads(k, self.num_heads)  # (B, H, T_k, d_k)
-        v, linear_v = linear(source, self.w_v)
+        v, linear_v = linear(x_kv, self.w_v)
         v, heads_v = split_heads(v, self.num_heads)  # (B, H, T_k, d_k)
         heads, attention = scaled_dot_product_attention(q, k, v, mask)  # (B, H, T_q, d_k)
         joined, heads_o = concat_heads(heads)  # (B, T_q, d_model)
