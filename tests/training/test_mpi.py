@@ -61,7 +61,7 @@ def on_ranks(size, function):
         except (Exception, SystemExit) as error:
             results[rank] = error
 
-    # Python 3.11 may fail if two threads parse a file's header at once (SystemError: AST constructor recursion depth), so
+    # Python 3.11 may fail if two threads parse the header of a file at once (AST constructor recursion depth), so
     # a thread keeps the interpreter until it waits. Real ranks are processes.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(5.0)
