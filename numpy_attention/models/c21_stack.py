@@ -8,7 +8,7 @@ Every model in this part of the book is a stack with embeddings of tokens and po
 (the head of the model) after it. Pre-norm needs the last norm, because the residual stream has not been normalized
 before (Chapter 19). The GPT of Chapter 23 keeps this norm even if its blocks are post-norm.
 
-With `recompute`, the cache holds only the input of each block, and `cache_of` runs the block again (continued).
+With `recompute`, each block stores only its input, and runs again in the backward (continued).
 
 The backward runs from the last block to the first. Every block reads the same context, so the gradients of the context
 add up:
@@ -19,7 +19,6 @@ A model holds the parts of its stack directly. So the name of a parameter begins
 `blocks.0.attention.w_q`. Only the encoder-decoder has two stacks; there each is a layer (Chapter 24, appendix).
 """
 
-import copy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from numpy_attention.layers.c13_layer import Parameters, flat_gradients
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.layers.c20_block import Block, BlockCache
 from numpy_attention.models.c21a_config import ModelConfig
-from numpy_attention.models.c21d_recompute import SavedInput, cache_of
+from numpy_attention.models.c21d_recompute import Recomputed, SavedInput
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout, dropout_backward
 
 Past = Sequence[KeyValueCache | tuple[KeyValueCache, KeyValueCache]]  # for each block; a pair with cross-attention
@@ -41,6 +40,7 @@ class StackCache(NamedTuple):
 
     dropout: DropoutCache
     blocks: list[BlockCache | SavedInput]
+    recompute: bool
     norm: Any
 
 
@@ -57,17 +57,14 @@ def run_stack(
     require_float("stack", x=x)
     x, of_dropout = dropout(x, stack.dropout, rng)
     caches: list[BlockCache | SavedInput] = []
-    for i, block in enumerate(stack.blocks):
-        of_block = {**inputs, "past": None if past is None else past[i]}
-        before = SavedInput(block, x, of_block, copy.deepcopy(rng)) if recompute else None
-        x, cache = block.forward(x, rng=rng, **of_block)
+    for i, block in enumerate(_blocks(stack, recompute)):
+        x, cache = block.forward(x, rng=rng, past=None if past is None else past[i], **inputs)
         if past is None:  # with a KV cache there is no backward: store nothing for it
-            caches.append(cache if before is None else before)
-        del cache  # free its memory before the next block runs
+            caches.append(cache)
     norm = None
     if stack.norm is not None:
         x, norm = stack.norm.forward(x)
-    return x, StackCache(of_dropout, caches, norm)
+    return x, StackCache(of_dropout, caches, recompute, norm)
 
 
 def run_stack_backward(
@@ -83,13 +80,18 @@ def run_stack_backward(
     if stack.norm is not None:
         # x = norm(x)
         dx, grads["norm"] = stack.norm.backward(dx, cache.norm)
-    for i in reversed(range(len(stack.blocks))):
-        # x = block(x, context); no variable keeps a recomputed cache, so only one exists at a time
-        dx, *of_context, grads[f"blocks.{i}"] = stack.blocks[i].backward(dx, cache_of(cache.blocks[i]))
+    blocks = _blocks(stack, cache.recompute)
+    for i in reversed(range(len(blocks))):
+        # x = block(x, context)
+        dx, *of_context, grads[f"blocks.{i}"] = blocks[i].backward(dx, cache.blocks[i])
         for dcontext_i in of_context:
             dcontext = dcontext_i if dcontext is None else dcontext + dcontext_i
     # x = dropout(x)
     return dropout_backward(dx, cache.dropout), dcontext, flat_gradients(grads)
+
+
+def _blocks(stack: Any, recompute: bool) -> list[Any]:
+    return [Recomputed(block) for block in stack.blocks] if recompute else stack.blocks
 
 
 def make_blocks(

@@ -15,7 +15,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from numpy_attention.errors import InputError, dtype_error, mismatches, several, value_error
+from numpy_attention.errors import (
+    InputError,
+    dtype_error,
+    mismatches,
+    require_array,
+    several,
+    shape_error,
+    value_error,
+)
 from numpy_attention.layers.c13_layer import Layer, Parameters
 from numpy_attention.models.c21b_head import LOGITS_AT_ONCE
 from numpy_attention.ops.c11_losses import cross_entropy_backward
@@ -62,6 +70,22 @@ class Model(Layer):
             expected, fix = f"a {self.config_class.__name__}", "each model class has its own configuration class"
             raise dtype_error(type(self).__name__, "config", expected, type(config).__name__, fix)
         return config
+
+    def require_batch(self, argument: str, ids: np.ndarray, T_past: int = 0, d_input: int | None = None) -> None:
+        """Refuse an argument that is not a batch of sequences, or sequences longer than the context.
+
+        Raises: ValueError for the shape; TypeError if `ids` is not an array.
+        """
+        model, longest = type(self).__name__, self.config.context_length
+        require_array(model, argument, ids)
+        axes = "(B, T)" if d_input is None else f"(B, T, {d_input})"
+        if ids.ndim != 2 + (d_input is not None) or ids.shape[1] == 0:
+            fix = f"for one sequence, pass {argument}[None]"
+            raise shape_error(model, argument, f"{axes} with T at least 1", ids.shape, fix)
+        if T_past + ids.shape[1] > longest:
+            expected = f"{axes} with T at most the context_length {longest}"
+            fix = "cut the sequences into blocks, or build the model with a longer context"
+            raise shape_error(model, argument, expected, ids.shape, fix)
 
     def ordered(self, grads: Parameters) -> Parameters:
         """The gradients of the parameters that learn, in the order of `parameters`."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy_attention.errors import value_error
 from numpy_attention.layers.c13_layer import Parameters
 from numpy_attention.models.c21_stack import StackCache
-from numpy_attention.models.c21d_recompute import cache_of
+from numpy_attention.models.c21d_recompute import SavedInput
 
 
 def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | None = None) -> Parameters:
@@ -22,7 +22,8 @@ def attention_weights(caches: dict[str, StackCache], layers: Collection[str] | N
     wanted = [layers] if isinstance(layers, str) else layers
     found: dict[str, np.ndarray | None] = {}
     for prefix, cache in caches.items():
-        for i, block in enumerate(map(cache_of, cache.blocks)):
+        for i, saved in enumerate(cache.blocks):
+            block = saved.cache() if isinstance(saved, SavedInput) else saved
             for part, residual in (("attention", block.attention), ("cross_attention", block.cross_attention)):
                 name = f"{prefix}blocks.{i}.{part}"
                 if residual is not None:

@@ -30,7 +30,7 @@ from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack,
 from numpy_attention.models.c21a_config import ModelConfig
 from numpy_attention.models.c21c_model import LossCache, Model
 from numpy_attention.models.c21e_weights import attention_weights
-from numpy_attention.models.c22b_padding import check_batch, first_weights, mean_weights, visible_tokens
+from numpy_attention.models.c22b_padding import first_weights, mean_weights, visible_tokens
 from numpy_attention.ops.c01_linear import LinearCache
 from numpy_attention.ops.c11_losses import cross_entropy
 from numpy_attention.ops.c12a_tiles import Band
@@ -119,7 +119,7 @@ class SequenceClassifier(Model):
         self, ids: np.ndarray, lengths: np.ndarray | None = None, rng: np.random.Generator | None = None
     ) -> tuple[np.ndarray, SequenceClassifierCache]:
         """The logits. Padding: the tokens after the `lengths` (B,); without lengths, all tokens equal to pad_token."""
-        check_batch("SequenceClassifier", "ids", ids, self.config.context_length, d_input=self.config.d_input)
+        self.require_batch("ids", ids, d_input=self.config.d_input)
         if self.config.d_input is not None:
             ids = np.asarray(ids, like=self.head.w)  # vectors, to the device; an Embedding moves ids after its checks
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)

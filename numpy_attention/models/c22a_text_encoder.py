@@ -32,7 +32,7 @@ from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack,
 from numpy_attention.models.c21a_config import ModelConfig
 from numpy_attention.models.c21c_model import LossCache, Model
 from numpy_attention.models.c21e_weights import attention_weights
-from numpy_attention.models.c22b_padding import check_batch, first_weights, mean_weights, visible_tokens
+from numpy_attention.models.c22b_padding import first_weights, mean_weights, visible_tokens
 from numpy_attention.ops.c01a_sums import dot_in_rows
 from numpy_attention.ops.c02_embedding import EmbeddingCache
 from numpy_attention.ops.c09_normalization import NormCache
@@ -124,7 +124,7 @@ class TextEncoder(Model):
 
         Raises: ValueError for ids of another shape or outside the vocabulary, or types of another shape.
         """
-        check_batch("TextEncoder", "ids", ids, self.config.context_length)
+        self.require_batch("ids", ids)
         if types is not None and np.shape(types) != ids.shape:
             raise shape_error("TextEncoder", "types", f"(B, T) = {ids.shape}, a segment for each id", np.shape(types))
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)

@@ -1,4 +1,4 @@
-"""Chapter 22, appendix. Batches of sequences: their checks, and their padding
+"""Chapter 22, appendix. Padding: sequences of unequal lengths in one batch
 
 A batch is a rectangle, but sentences have unequal lengths. Padding fills the rows of short sentences and must not
 change the results:
@@ -12,26 +12,8 @@ Padding is known from the lengths, or from a special id, the pad_token (here 0).
 
 import numpy as np
 
-from numpy_attention.errors import require_array, shape_error
+from numpy_attention.errors import shape_error
 from numpy_attention.ops.c04_masks import padding_mask
-
-
-def check_batch(
-    model: str, argument: str, ids: np.ndarray, context_length: int, T_past: int = 0, d_input: int | None = None
-) -> None:
-    """Refuse an argument that is not a batch of sequences, or sequences longer than the context.
-
-    Raises: ValueError for the shape; TypeError if `ids` is not an array.
-    """
-    require_array(model, argument, ids)
-    axes = "(B, T)" if d_input is None else f"(B, T, {d_input})"
-    if ids.ndim != 2 + (d_input is not None) or ids.shape[1] == 0:
-        fix = f"for one sequence, pass {argument}[None]"
-        raise shape_error(model, argument, f"{axes} with T at least 1", ids.shape, fix)
-    if T_past + ids.shape[1] > context_length:
-        expected = f"{axes} with T at most the context_length {context_length}"
-        fix = "cut the sequences into blocks, or build the model with a longer context"
-        raise shape_error(model, argument, expected, ids.shape, fix)
 
 
 def visible_tokens(

@@ -34,7 +34,6 @@ from numpy_attention.models.c21_stack import StackCache, make_blocks, run_stack,
 from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c21c_model import LossCache, Model
 from numpy_attention.models.c21e_weights import attention_weights
-from numpy_attention.models.c22b_padding import check_batch
 from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.models.c23b_generate import generate
 from numpy_attention.models.c23d_visible import causal_inputs
@@ -114,7 +113,7 @@ class GPT(Model):
     ) -> GPTCache:
         """Everything before the head; `cache.x` (B, T, d_model) is the input of the head."""
         T_past = 0 if past is None else stored_length("GPT", past, len(self.blocks))
-        check_batch("GPT", "ids", ids, self.config.context_length, T_past)
+        self.require_batch("ids", ids, T_past)
         x, token = self.token_embedding.forward(ids)  # (B, T, d_model)
         x *= self.embedding_scale  # in place: x is a new array
         if positions is None:

@@ -36,7 +36,7 @@ from numpy_attention.models.c21_stack import Past
 from numpy_attention.models.c21b_head import Head
 from numpy_attention.models.c21c_model import LossCache, Model
 from numpy_attention.models.c21e_weights import attention_weights
-from numpy_attention.models.c22b_padding import check_batch, visible_tokens
+from numpy_attention.models.c22b_padding import visible_tokens
 from numpy_attention.models.c24a_seq2seq_config import Seq2SeqConfig
 from numpy_attention.models.c24b_search import beam_search, greedy_search
 from numpy_attention.models.c24c_stacks import PlacedStackCache, Stack
@@ -114,7 +114,7 @@ class Seq2Seq(Model):
         self, source_ids: np.ndarray, source_mask: np.ndarray | None = None, rng: np.random.Generator | None = None,
     ) -> tuple[np.ndarray, EncodeCache]:
         """The context (B, T_s, d_model), which the decoder reads."""
-        check_batch("Seq2Seq", "source_ids", source_ids, self.config.context_length)
+        self.require_batch("source_ids", source_ids)
         x, source = (self.source_embedding or self.target_embedding).forward(source_ids)  # (B, T_s, d_model)
         x *= math.sqrt(self.config.d_model)  # in place: x is a new array
         band = Band() if self.config.in_tiles(x, x.shape[1]) else None
@@ -134,7 +134,7 @@ class Seq2Seq(Model):
         target_mask: np.ndarray | None, past: Past | None = None, rng: np.random.Generator | None = None,
     ) -> DecodeCache:
         T_past = 0 if past is None else stored_length("Seq2Seq", past, len(self.decoder.blocks))
-        check_batch("Seq2Seq", "target_ids", target_ids, self.config.context_length, T_past)
+        self.require_batch("target_ids", target_ids, T_past)
         require_float("Seq2Seq", context=context)
         T = target_ids.shape[1]
         x, target = self.target_embedding.forward(target_ids)  # (B, T, d_model)
@@ -216,7 +216,7 @@ class Seq2Seq(Model):
 
     def padding(self, ids: np.ndarray, lengths: np.ndarray | None = None, argument: str = "ids") -> np.ndarray | None:
         """The mask (B, 1, 1, T) that hides padding, or None without padding; `argument`: the name of ids in errors."""
-        check_batch("Seq2Seq", argument, ids, self.config.context_length)
+        self.require_batch(argument, ids)
         like, lengths_name = self.target_embedding.table, argument.replace("ids", "lengths")
         visible = visible_tokens(ids, lengths, self.config.pad_token, like, lengths_name)
         return None if visible is None else visible[:, None, None, :]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import numpy_attention as na
-from numpy_attention.models.c22b_padding import check_batch, visible_tokens
+from numpy_attention.models.c22b_padding import visible_tokens
 from tests.models.test_sequence_classifier import classifier
 
 
@@ -15,10 +15,10 @@ def test_refuses_ids_of_wrong_shape(shape, rng):
 
 
 def test_tokens_in_the_kv_cache_count_towards_the_context():
-    ids = np.zeros((2, 3), int)
-    check_batch("GPT", "ids", ids, 5, T_past=2)
+    model, ids = na.GPT(na.GPTConfig(5, 5, 4, 2, 1), None), np.zeros((2, 3), int)
+    model.require_batch("ids", ids, T_past=2)
     with pytest.raises(ValueError, match=r"GPT: ids must be \(B, T\) with T at most the context_length 5"):
-        check_batch("GPT", "ids", ids, 5, T_past=3)
+        model.require_batch("ids", ids, T_past=3)
 
 
 def test_lengths_override_the_pad_token():
