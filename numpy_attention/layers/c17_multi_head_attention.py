@@ -38,12 +38,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.errors import require_number, require_sizes, value_error
+from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.c13_layer import Layer, flat_gradients, glorot, normal
 from numpy_attention.layers.c14a_project import Matrix, project, project_backward
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache, not_stored
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.c08_positions import check_rotary, positions_of, rotary, rotary_backward
+from numpy_attention.ops.c08_positions import rotary, rotary_backward
 from numpy_attention.ops.c12a_tiles import Band
 from numpy_attention.ops.c12c_attend import attend, attend_backward, weights_of
 
@@ -60,7 +60,6 @@ class MultiHeadAttentionCache(NamedTuple):
     heads: Any
     y: Any
     cross: bool  # keys and values came from a context
-    generation: bool  # with a KV cache; then there is no backward
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -94,7 +93,7 @@ class MultiHeadAttention(Layer):
         _check_heads(d_model, num_heads, num_kv_heads, d_k, d_v)
         d_k = d_model // num_heads if d_k is None else d_k
         d_v = d_k if d_v is None else d_v
-        check_rotary("MultiHeadAttention", rotary_base, "d_k", d_k)
+        _check_rotary(rotary_base, d_k)
         self.num_heads, self.num_kv_heads = int(num_heads), int(num_kv_heads)
         self.rotary_base, self.rotary_pairing = None if rotary_base is None else float(rotary_base), rotary_pairing
         self.dropout = require_number("MultiHeadAttention", "dropout", dropout, at_least=0, below=1)
@@ -115,8 +114,8 @@ class MultiHeadAttention(Layer):
     ) -> tuple[np.ndarray, Any]:
         """Compute the output of attention for every position of x.
 
-        `past` (generation only, no backward) is a KV cache; with it the caller must pass rotary positions, which count
-        from 0 by default. With a `band`, attention works in tiles: it replaces scores_bias and a T x T mask.
+        `past` is a KV cache, for generation: then there is no backward. A rotary layer needs `positions` with it,
+        because by default they count from 0. A `band` replaces scores_bias and a T x T mask.
         """
         x_kv = x if context is None else not_stored(context, past)
         q, of_q = to_heads(x, self.w_q, self.b_q, self.num_heads)  # (B, H, T_q, d_k)
@@ -124,14 +123,14 @@ class MultiHeadAttention(Layer):
         v, of_v = to_heads(x_kv, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
         q, turned_q = self.rotate(q, positions)
         k, turned_k = self.rotate(k, positions)
-        if past is not None:
-            k, v = past.append(k, v)  # T_k includes the earlier positions
+        if past is not None:  # T_k includes the earlier positions
+            k, v = past.append(k, v)
         o, attention = attend(q, k, v, mask, scores_bias, band, self.dropout, rng)  # (B, H, T_q, d_v)
         o, heads = concat_heads(o)  # (B, T_q, H d_v)
         y, of_y = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
-        return y, MultiHeadAttentionCache(
-            of_q, of_k, of_v, turned_q, turned_k, attention, heads, of_y, context is not None, past is not None
-        )
+        cross = context is not None
+        cache = MultiHeadAttentionCache(of_q, of_k, of_v, turned_q, turned_k, attention, heads, of_y, cross)
+        return y, cache if past is None else None
 
     def backward(self, dy: np.ndarray, cache: Any) -> tuple[Any, ...]:
         """Return (dx, grads). If there is a context, return (dx, dcontext, grads).
@@ -140,7 +139,7 @@ class MultiHeadAttention(Layer):
 
         Raises: ValueError if the forward used a KV cache.
         """
-        require_no_past("MultiHeadAttention", cache.generation)
+        require_cache("MultiHeadAttention", cache)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
         do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)
@@ -186,10 +185,20 @@ def to_heads_backward(dy: np.ndarray, w: Matrix, cache: Any) -> tuple[np.ndarray
     return project_backward(split_heads_backward(dy, of_split), w, of_product)
 
 
-def require_no_past(layer: str, generation: bool) -> None:
-    """Refuse the cache of a forward with a KV cache."""
-    if generation:
+def require_cache(layer: str, cache: Any) -> None:
+    """Refuse the None of a forward with a KV cache."""
+    if cache is None:
         raise ValueError(f"{layer}: there is no backward through a KV cache; leave `past` out")
+
+
+def positions_of(x: np.ndarray, positions: np.ndarray | None) -> np.ndarray:
+    """The positions of queries or keys x (B, H, T, d_k), broadcastable to (B, H, T); by default 0, ..., T - 1."""
+    if positions is None:
+        return np.arange(x.shape[-2], like=x)
+    if np.ndim(positions) == 2:
+        require_array("MultiHeadAttention", "positions", positions)
+        return positions[:, None, :]  # (B, 1, T), the same for every head
+    return positions
 
 
 def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | None, d_v: int | None) -> None:
@@ -201,3 +210,10 @@ def _check_heads(d_model: int, num_heads: int, num_kv_heads: int, d_k: int | Non
         raise value_error(op, "d_model", "divisible by num_heads", f"{d_model} and {num_heads}", fix)
     if num_heads % num_kv_heads:
         raise value_error(op, "num_heads", "a multiple of num_kv_heads", f"{num_heads} and {num_kv_heads}")
+
+
+def _check_rotary(base: float | None, d_k: int) -> None:
+    if base is not None:
+        require_number("MultiHeadAttention", "rotary_base", base, above=0)
+        if d_k % 2:
+            raise value_error("MultiHeadAttention", "d_k", "even", d_k, "rotary positions rotate pairs of numbers")

@@ -21,14 +21,15 @@ The backward functions of the branch, one after the other, compute J_s^T dy. The
 a model is its residual stream. In pre-norm no weight multiplies the first term, dy, on its way down this stream: this
 is why deep transformers can be trained. In post-norm, dy passes through a norm after every sublayer. So a pre-norm
 model can be trained without a slow start (warm-up, Chapter 26). But it needs one more norm after the last block,
-because the residual stream only grows. Many papers, and the tutorials, write pre-LN and post-LN.
+because the residual stream only grows. Many papers, and the
+tutorials of this project, write pre-LN and post-LN.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.layers.c13_layer import Layer, Parameters
+from numpy_attention.layers.c13_layer import Layer
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout, dropout_backward
 
 
@@ -66,8 +67,8 @@ def residual(
 
 def residual_backward(
     dy: np.ndarray, cache: ResidualCache, norm: Layer, sublayer: Any, pre_norm: bool
-) -> tuple[np.ndarray, Parameters, tuple[Any, ...]]:
-    """Gradients of `residual`: dx, the gradients of the norm, and all results of the sublayer's backward after dx.
+) -> tuple[Any, ...]:
+    """Gradients of `residual`: dx, the gradients of the norm, and the other results of the sublayer's backward.
 
     Shapes: dy as y -> dx as x
     """
@@ -83,4 +84,4 @@ def residual_backward(
         dh = dropout_backward(dsum, cache.dropout)
         dx, *others = sublayer.backward(dh, cache.sublayer)
         dx += dsum
-    return dx, of_norm, tuple(others)
+    return dx, of_norm, *others

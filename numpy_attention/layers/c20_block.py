@@ -17,7 +17,7 @@ encoder ("context"). A GPT has decoder blocks without cross-attention.
 In the backward, cross-attention has two gradients: dx continues down the block, and dcontext goes to the encoder.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Block(Layer):
     """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
     The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
-    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base.
+    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base; or this layer.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
@@ -55,18 +55,19 @@ class Block(Layer):
     Language Models are Unsupervised Multitask Learners (2019), section 2.3.
     """
 
-    attention_class: ClassVar[type[MultiHeadAttention]] = MultiHeadAttention
-
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator | None, *,
         cross_attention: bool = False, pre_norm: bool = False, norm: str = "layer_norm", norm_eps: float | None = None,
-        activation: str = "relu", bias: bool = True, dropout: float = 0.0, attention: dict[str, Any] | None = None,
+        activation: str = "relu", bias: bool = True, dropout: float = 0.0,
+        attention: dict[str, Any] | MultiHeadAttention | None = None,
         dtype: Any = np.float32,
     ) -> None:
         self.pre_norm = pre_norm
         self.dropout = require_number(type(self).__name__, "dropout", dropout, at_least=0, below=1)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "dtype": dtype}
-        self.attention = self.attention_class(d_model, num_heads, rng, **options | (attention or {}))
+        if not isinstance(attention, MultiHeadAttention):
+            attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
+        self.attention = attention
         self.norm_1: Any = norm_layer(norm, d_model, norm_eps, dtype)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, rng, **options) if cross_attention else None
         self.norm_cross = norm_layer(norm, d_model, norm_eps, dtype) if cross_attention else None
@@ -104,21 +105,22 @@ class Block(Layer):
     def backward(self, dy: np.ndarray, cache: BlockCache) -> tuple[Any, ...]:
         """Return dx, grads; with cross-attention dx, dcontext, grads."""
         grads: dict[str, Any] = {}
-        dcontext: list[np.ndarray] = []
         # y = residual(h, norm_2, feed_forward)
-        dh, grads["norm_2"], (grads["feed_forward"],) = residual_backward(
+        dh, grads["norm_2"], grads["feed_forward"] = residual_backward(
             dy, cache.feed_forward, self.norm_2, self.feed_forward, self.pre_norm
         )
+        dcontext = None
         if cache.cross_attention is not None and self.norm_cross is not None:
             # h = residual(h, norm_cross, cross_attention), a branch with a second input
-            dh, grads["norm_cross"], (*dcontext, grads["cross_attention"]) = residual_backward(
+            dh, grads["norm_cross"], dcontext, grads["cross_attention"] = residual_backward(
                 dh, cache.cross_attention, self.norm_cross, self.cross_attention, self.pre_norm
             )
         # h = residual(x, norm_1, attention)
-        dx, grads["norm_1"], (grads["attention"],) = residual_backward(
+        dx, grads["norm_1"], grads["attention"] = residual_backward(
             dh, cache.attention, self.norm_1, self.attention, self.pre_norm
         )
-        return dx, *dcontext, flat_gradients(grads)
+        grads = flat_gradients(grads)
+        return (dx, grads) if dcontext is None else (dx, dcontext, grads)
 
     def check_context(self, context: np.ndarray | None) -> None:
         """Refuse a context without cross-attention, and cross-attention without a context."""

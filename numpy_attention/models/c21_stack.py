@@ -15,8 +15,9 @@ add up:
 
     dcontext = dcontext_1 + ... + dcontext_n
 
-A model holds the parts of its stack directly. So the name of a parameter begins with the name of a part, for example
-`blocks.0.attention.w_q`. Only the encoder-decoder has two stacks; there each is a layer (Chapter 24, appendix).
+The functions of this chapter get the model itself as `stack`: any layer with `blocks`, `norm` and `dropout`. So the
+name of a parameter begins with the name of a part, for example `blocks.0.attention.w_q`. Only the encoder-decoder has
+two stacks; there each is a layer of its own (Chapter 24, appendix).
 """
 
 from collections.abc import Sequence

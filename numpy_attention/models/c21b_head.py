@@ -3,8 +3,8 @@
     x --> @ w --> logits          tied weights: w = table^T, so the score of a token is
     (B, T, d_model)  (B, T, V)    the product of x with the token's own row of the embedding
 
-With tied weights the table is used twice: to read tokens at the bottom of a model and to score them at the top. The
-gradient of the second use is that of w in Chapter 1, transposed. The gradient of the first use is added later:
+With tied weights the table is used twice: to read tokens at the bottom of a model and to score them at the top. So its
+gradient is a sum. The head computes the term of the scores, dw of Chapter 1 transposed, and the model adds the other:
 
     dx = dlogits table        dtable = dlogits^T x + ...
 

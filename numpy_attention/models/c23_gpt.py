@@ -143,15 +143,15 @@ class GPT(Model):
             # x = embedding_scale * x + positions
             dx, of_position = self.position_embedding.backward(dx, cache.position)
             grads |= prefixed("position_embedding", of_position)
-        dx *= self.embedding_scale
-        if self.head is not None and dvectors is not None:
+        # x = embedding_scale * table[ids]
+        _, of_token = self.token_embedding.backward(dx * self.embedding_scale, cache.token)
+        grads["token_embedding.table"] = of_token["table"]
+        if dvectors is not None and self.head is None:
+            # vectors = table: with tied weights the second use of the table
+            grads["token_embedding.table"] += dvectors
+        elif dvectors is not None:
             # vectors = w.T
             grads["head.w"] = dvectors.T.copy()
-        if not self.token_embedding.frozen:
-            # x = table[ids], and with tied weights vectors = table: the second use of the table
-            dtable: Any = dvectors if self.head is None else np.zeros_like(self.token_embedding.table)
-            np.add.at(dtable, cache.token.ids, dx)
-            grads["token_embedding.table"] = dtable
         return self.ordered(grads)
 
     def loss(

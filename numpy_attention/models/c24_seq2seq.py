@@ -161,18 +161,19 @@ class Seq2Seq(Model):
         dx, dcontext, grads["decoder"] = self.decoder.backward(dx, decoder.stack)
         # context = encoder(scale * source_table[source_ids] + positions)
         dsource, grads["encoder"] = self.encoder.backward(dcontext, encoder.stack)
-        if self.head is not None and dvectors is not None:
+        _, of_target = self.target_embedding.backward(dx * scale, decoder.target)
+        _, of_source = (self.source_embedding or self.target_embedding).backward(dsource * scale, encoder.source)
+        # the table of the target may be used up to three times: then the gradients of its uses add up
+        grads["target_embedding"] = of_target
+        if self.source_embedding is None:
+            of_target["table"] += of_source["table"]
+        else:
+            grads["source_embedding"] = of_source
+        if self.head is None and dvectors is not None:
+            of_target["table"] += dvectors
+        elif dvectors is not None:
             # vectors = w.T
             grads["head"] = {"w": dvectors.T.copy()}
-        if self.source_embedding is not None:
-            _, grads["source_embedding"] = self.source_embedding.backward(dsource * scale, encoder.source)
-        if not self.target_embedding.frozen:
-            # the table is used up to three times: as target embedding, as head, and as source embedding
-            dtable: Any = dvectors if self.head is None else np.zeros_like(self.target_embedding.table)
-            np.add.at(dtable, decoder.target.ids, dx * scale)
-            if self.source_embedding is None:
-                np.add.at(dtable, encoder.source.ids, dsource * scale)
-            grads["target_embedding"] = {"table": dtable}
         return self.ordered(flat_gradients(grads))
 
     def loss(

@@ -9,12 +9,12 @@ be scaled later, when the model is used.
 
 For a given mask y is linear in x with the slope m_i / (1 - p). This gives the backward:
 
-    dL/dx_i = dy_i m_i / (1 - p)
+    dx_i = dy_i m_i / (1 - p)
 
-The backward uses the same mask and the same factor 1 / (1 - p). If the factor is missing, the layers below train at a
-smaller rate, and no error message will report it. The mask belongs to one call, so it is stored in the cache, not in a
-layer: a dropout that is used twice has two masks. The caller's generator draws the mask, so the same seed gives the
-same mask.
+The backward uses the same mask and the same factor 1 / (1 - p). If the factor is missing, all gradients that
+pass this op are too small, and no error message will report it. The mask belongs to one call, so it is stored in the
+cache, not in a layer: a dropout that is used twice has two masks. The caller's generator draws the mask, so the same
+seed gives the same mask.
 """
 
 from typing import NamedTuple
@@ -58,8 +58,8 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
     if rate == 0.0 or rng is None:
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
-    # Drawn on the host and copied to the device of x, so that both backends drop the same numbers.
-    keep_mask = np.asarray(rng.random(x.shape, dtype=np.float32) >= rate, like=x[...])  # x[...]: x may be a scalar
+    keep_mask = rng.random(x.shape, dtype=np.float32) >= rate
+    keep_mask = np.asarray(keep_mask, like=x[...])  # on the device of x, which may be a GPU
     scale = 1.0 / (1.0 - rate)
     y = x * keep_mask * scale
     return y, DropoutCache(keep_mask, scale, x.shape, x.dtype)

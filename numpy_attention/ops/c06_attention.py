@@ -34,9 +34,8 @@ Fill padding with zeros. The op does not do this, because it would copy k and v 
 If the forward broadcasts the bias along an axis (repeats it there), dbias is summed over this axis, just as db in
 Chapter 1 is summed over the rows.
 
-With several heads (Chapter 7), G heads of q may share one head of k and v (grouped-query attention). For a key this is
-the same as one head with G times as many queries. So `fold_heads` puts the queries of the G heads one below the other,
-in one axis of length G T_q, and every formula above stays right. With as many heads of k as of q it does nothing.
+In the code, `product` and `transposed_product` are `a @ b` and `a^T @ b`. They also allow that several heads of q
+share one head of k and v (Chapter 7), as the appendix explains.
 """
 
 import math
@@ -49,6 +48,7 @@ from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.ops.c03_softmax import SoftmaxCache, softmax, softmax_backward
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.c05_dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
+from numpy_attention.ops.c06b_shared_heads import product, transposed_product
 from numpy_attention.shapes import check_shapes
 
 SHAPES = (
@@ -116,19 +116,17 @@ def scaled_dot_product_attention(
     # a Python float: with a scale of type np.float64, float32 scores would become float64
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
 
-    scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
-    scores = scores.reshape(*q.shape[:-1], k.shape[-2])  # (..., H_q, T_q, T_k)
+    scores = product(q * scale, k.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
     if bias is not None:
         scores += bias
     if mask is not None:
         np.copyto(scores, -np.inf, where=~mask)
     weights, _ = softmax(scores)
     dropped, dropout_cache = drop(weights, dropout, rng)
-    y = fold_heads(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
+    y = product(dropped, v)  # (..., H_q, T_q, d_v)
 
     bias_shape = None if bias is None else bias.shape
-    cache = AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
-    return y.reshape(*q.shape[:-1], v.shape[-1]), cache
+    return y, AttentionCache(q, k, v, weights, dropped, dropout_cache, scale, bias_shape)
 
 
 def scaled_dot_product_attention_backward(
@@ -142,11 +140,10 @@ def scaled_dot_product_attention_backward(
     q, k, v, weights, dropped, dropout_cache, scale, bias_shape = cache
     expected = (*q.shape[:-1], v.shape[-1])
     require_cotangent("scaled_dot_product_attention_backward", "dy", dy, expected, q.dtype)
-    dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
 
     # y = dropped @ v
-    dv = fold_heads(dropped, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
-    ddropped = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
+    dv = transposed_product(dropped, dy, k)  # (..., H_kv, T_k, d_v)
+    ddropped = product(dy, v.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
 
     # dropped = dropout(weights)
     dweights = dropout_backward(ddropped, dropout_cache)
@@ -156,23 +153,11 @@ def scaled_dot_product_attention_backward(
 
     # scores = scale * q @ k^T + bias
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
-    dscores_folded = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
-    dq = dscores_folded @ k  # (..., H_kv, G T_q, d_k)
+    dq = product(dscores, k)  # (..., H_q, T_q, d_k)
     dq *= scale
-    dk = dscores_folded.swapaxes(-1, -2) @ fold_heads(q, k)  # (..., H_kv, T_k, d_k)
+    dk = transposed_product(dscores, q, k)  # (..., H_kv, T_k, d_k)
     dk *= scale
-    return dq.reshape(q.shape), dk, dv, dbias
-
-
-def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """Some query heads share a key head. Put the queries of these heads one below the other, in one axis.
-
-    Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, T_k, d_k) -> (..., H_kv, G T_q, n)
-    """
-    if x.shape[:-2] == k.shape[:-2]:
-        return x
-    rows = math.prod(x.shape[:-1]) // max(math.prod(k.shape[:-2]), 1)  # G T_q
-    return x.reshape(*k.shape[:-2], rows, x.shape[-1])
+    return dq, dk, dv, dbias
 
 
 def check_attention_arguments(

@@ -4,8 +4,8 @@ A mask, a bias, a softcap, dropout: many variants of attention apply a function 
 function g to the weights after it. Here the caller passes these functions, as ops: score_mod = (f, f_backward) and
 prob_mod = (g, g_backward).
 
-Read the first column upwards: the forward. Read the other columns downwards: the backward. The lines with
-f and g call the backward of the caller, with the cache of the caller's forward:
+The first column is the forward, from its last line to its first. The other columns are the backward, from the first
+line to the last. The lines with f and g call the backward of the caller, with the cache of the caller's forward:
 
     y = used v                       dused = dy v^T                           dv = used^T dy
     used = g(weights)                dweights = g_backward(dused, cache of g)
@@ -32,7 +32,8 @@ import numpy as np
 
 from numpy_attention.errors import dtype_error, require_cotangent
 from numpy_attention.ops.c03_softmax import SoftmaxCache, softmax, softmax_backward
-from numpy_attention.ops.c06_attention import check_attention_arguments, fold_heads
+from numpy_attention.ops.c06_attention import check_attention_arguments
+from numpy_attention.ops.c06b_shared_heads import product, transposed_product
 
 Backward = Callable[[np.ndarray, Any], Any]  # gives the gradient of the input, or a tuple that begins with it
 Modifier = tuple[Callable[[np.ndarray], tuple[np.ndarray, Any]], Backward]
@@ -86,16 +87,15 @@ def flex_attention(
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     f, f_backward = _checked("score_mod", score_mod)
     g, g_backward = _checked("prob_mod", prob_mod)
-    scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
-    scores = scores.reshape(*q.shape[:-1], k.shape[-2])  # (..., H_q, T_q, T_k)
+    scores = product(q * scale, k.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
     modified, f_cache = f(scores)
     require_cotangent("flex_attention", "the result of score_mod", modified, scores.shape, scores.dtype)
     weights, _ = softmax(modified)
     used, g_cache = g(weights)
     require_cotangent("flex_attention", "the result of prob_mod", used, scores.shape, scores.dtype)
-    y = fold_heads(used, k) @ v  # (..., H_kv, G T_q, d_v)
+    y = product(used, v)  # (..., H_q, T_q, d_v)
     cache = FlexAttentionCache(q, k, v, weights, used, (f_backward, f_cache), (g_backward, g_cache), scale)
-    return y.reshape(*q.shape[:-1], v.shape[-1]), cache
+    return y, cache
 
 
 def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[np.ndarray, ...]:
@@ -106,21 +106,19 @@ def flex_attention_backward(dy: np.ndarray, cache: FlexAttentionCache) -> tuple[
     """
     q, k, v, weights, used, (f_backward, f_cache), (g_backward, g_cache), scale = cache
     require_cotangent("flex_attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
-    dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
     # y = used @ v
-    dv = fold_heads(used, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
-    dused = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
+    dv = transposed_product(used, dy, k)  # (..., H_kv, T_k, d_v)
+    dused = product(dy, v.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
     # used = g(weights)
     dweights, *of_g = _as_tuple(g_backward(dused, g_cache))
     # weights = softmax(modified)
     dmodified = softmax_backward(dweights, SoftmaxCache(weights, axis=-1))
     # modified = f(scores)
     dscores, *of_f = _as_tuple(f_backward(dmodified, f_cache))
-    dscores = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
     # scores = scale * q @ k^T
-    dq = scale * (dscores @ k)  # (..., H_kv, G T_q, d_k)
-    dk = scale * (dscores.swapaxes(-1, -2) @ fold_heads(q, k))  # (..., H_kv, T_k, d_k)
-    return dq.reshape(q.shape), dk, dv, *of_f, *of_g
+    dq = scale * product(dscores, k)  # (..., H_q, T_q, d_k)
+    dk = scale * transposed_product(dscores, q, k)  # (..., H_kv, T_k, d_k)
+    return dq, dk, dv, *of_f, *of_g
 
 
 def _as_tuple(gradients: Any) -> tuple[np.ndarray, ...]:

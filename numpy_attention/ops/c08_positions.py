@@ -26,8 +26,9 @@ If a model learns the cosines and sines: dcos = dy_1 x_1 + dy_2 x_2, dsin = dy_2
 Models differ in which two coordinates form a pair: "half" pairs i with i + d_k / 2, "interleaved" pairs 2i with 2i + 1.
 A model with the wrong pairing raises no error, and its vectors keep their norms. Only its output is wrong.
 
-With n < d_k / 2 frequencies, only the first 2 n columns form pairs and turn. The other columns pass unchanged, and so
-do their gradients: these columns can compare contents at any distance.
+Some models turn only a part of each vector, so that the rest can compare contents at any distance. With n < d_k / 2
+frequencies, only the first 2 n columns form pairs and turn. The other columns pass unchanged, and so do their
+gradients.
 
 ALiBi. Do not change the vectors. Lower each score by the distance times a slope; each head has a different slope.
 """
@@ -47,7 +48,6 @@ from numpy_attention.errors import (
     require_number,
     require_size,
     shape_error,
-    value_error,
 )
 from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.ops.c04_masks import query_and_key_lengths
@@ -242,24 +242,6 @@ def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str)
         if 2 * n > x.shape[-1] or not broadcasts_to(one.shape, (*x.shape[:-1], n)):
             expected = f"broadcastable to (..., T, n) with 2 n <= d_k, for x {x.shape}"
             raise shape_error("rotate", name, expected, one.shape, "one number for each pair of columns")
-
-
-def positions_of(x: np.ndarray, positions: np.ndarray | None) -> np.ndarray:
-    """The positions of queries or keys x (B, H, T, d_k), broadcastable to (B, H, T); by default 0, ..., T - 1."""
-    if positions is None:
-        return np.arange(x.shape[-2], like=x)
-    if np.ndim(positions) == 2:
-        require_array("MultiHeadAttention", "positions", positions)
-        return positions[:, None, :]  # (B, 1, T), the same for every head
-    return positions
-
-
-def check_rotary(op: str, base: float | None, name: str, width: int) -> None:
-    """Refuse the settings of a layer that `rotary` cannot use; without a base, the layer does not rotate."""
-    if base is not None:
-        require_number(op, "rotary_base", base, above=0)
-        if width % 2:
-            raise value_error(op, name, "even", width, "rotary positions rotate the numbers of a head in pairs")
 
 
 def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies: np.ndarray | None) -> None:

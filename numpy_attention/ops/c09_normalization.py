@@ -16,8 +16,8 @@ the right dx only while all gammas are equal.
 
 x_hat depends on x_j in three ways: directly, through the mean, and through r. The definitions give dmean/dx_j = 1/d
 and dvar/dx_j = 2 (x_j - mean) / d. (var also depends on x_j through the mean, but this path adds nothing, because
-the deviations x_i - mean sum to zero.) With dvar/dx_j we get dr/dx_j = -r^2 x_hat_j / d. Let [i = j] be 1 if
-i equals j, and 0 otherwise. Together:
+the deviations x_i - mean sum to zero.) Since dr/dvar = -r^3 / 2, we get dr/dx_j = -r^2 x_hat_j / d. Let [i = j] be 1
+if i equals j, and 0 otherwise. Together:
 
     dx_hat_i/dx_j = r [i = j] - r / d - r x_hat_i x_hat_j / d
 
@@ -26,9 +26,9 @@ Multiply by dx_hat_i and sum over i. Write mean(.) for the average over the d el
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
 Geometrically, at eps = 0, this formula removes two parts of dx_hat: the part along the vector of ones and the part
-along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (At eps = 0
-the length of x_hat is sqrt(d). A positive eps makes it a little shorter, so a little of the part along x_hat remains.
-The formula is exact in both cases.)
+along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (A positive
+eps makes x_hat a little shorter than sqrt(d). Then a little of the part along x_hat remains, as it must: if x grows,
+the weight of eps falls, and x_hat grows a little too.)
 
 RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). So no path goes through the mean:
 

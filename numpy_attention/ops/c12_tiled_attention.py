@@ -25,25 +25,27 @@ softmax needs all keys, not only the keys of the tile. It can be computed withou
 
 Besides the inputs and results, memory holds only L, D and a few tiles, so the memory grows with T, not with T^2. A
 causal tile that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past
-are skipped as well, and the work grows only with T. Before the first key l and a are
-0, and m is the lowest finite number. A query that sees no key keeps these values. Its y is 0 and its L is this lowest
-number, so the backward computes the weights exp(-inf - L) = 0.
+are skipped as well, and the work grows only with T. Before the first key l and a are 0, and m is the lowest finite
+number. A query that sees no key keeps these values. At the end, we divide by max(l, 1) in place of l: its y is 0, its L
+is this lowest number, and the backward computes the weights exp(-inf - L) = 0.
 
-There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6. The appendix
-explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long (Chapter 21,
-appendix).
+The heads are independent of each other, so `forward_in_tiles` and `backward_in_tiles` may share them among threads
+(`share`). There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6.
+The appendix explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long
+(Chapter 21, appendix).
 """
 
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, require_size, value_error
 from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows
-from numpy_attention.ops.c06_attention import check_attention_arguments, fold_heads
+from numpy_attention.ops.c06_attention import check_attention_arguments
+from numpy_attention.ops.c06b_shared_heads import fold_heads
 from numpy_attention.ops.c12a_tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
 from numpy_attention.shapes import check_shapes
 from numpy_attention.threads import share
@@ -106,7 +108,7 @@ def tiled_attention_backward(
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
     require_cotangent("tiled_attention_backward", "dy", dy, cache.y.shape, cache.y.dtype)
-    return backward_in_tiles(dy, cache)
+    return backward_in_tiles(dy, cache, online_softmax_backward)
 
 
 def forward_in_tiles(
@@ -128,8 +130,7 @@ def forward_in_tiles(
             q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])
             tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
             y_tile, L_tile = online_softmax(q_tile, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows))
-            y[heads, :, rows] = y_tile.reshape(y[heads, :, rows].shape)
-            L[heads, :, rows] = L_tile.reshape(L[heads, :, rows].shape)
+            y[heads, :, rows], L[heads, :, rows] = _unfold(y_tile, rows), _unfold(L_tile, rows)
 
     share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
     y = y.reshape(*q.shape[:-1], v.shape[-1])
@@ -137,7 +138,7 @@ def forward_in_tiles(
 
 
 def online_softmax(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, tiles: Iterable[slice], hide: Callable[..., Any]
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, tiles: Iterable[slice], hide: Callable[..., np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The output y of some queries, which contain the scale, and L; `hide` acts on the scores of a tile of keys.
 
@@ -147,7 +148,7 @@ def online_softmax(
     l = np.zeros_like(m)
     a = np.zeros_like(q, shape=(*q.shape[:-1], v.shape[-1]))  # (n, t_q, d_v)
     for keys in tiles:
-        s, _ = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
+        s = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
         new_m = np.maximum(m, s.max(axis=-1, keepdims=True))
         shrink = np.exp(m - new_m)
         w = np.exp(s - new_m)  # not yet divided by l
@@ -158,8 +159,10 @@ def online_softmax(
     return a / l, m + np.log(l)
 
 
-def backward_in_tiles(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run `online_softmax_backward` for all heads and queries; return dq, dk and dv."""
+def backward_in_tiles(
+    dy: np.ndarray, cache: TiledAttentionCache, of_queries: Callable[..., np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run `of_queries`, usually `online_softmax_backward`, for all heads and queries; return dq, dk and dv."""
     q, k, v, y, L, pairs, scale, tile = cache
     qg, kg, vg = _group(q, k, v)
     T_q, T_k = q.shape[-2], k.shape[-2]
@@ -171,9 +174,9 @@ def backward_in_tiles(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.nd
         for rows in query_tiles(T_q, tile):
             q_tile, dy_tile, L_tile, D_tile = (fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D))
             tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
-            inputs = q_tile * scale, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows), pairs.backward
-            dq_tile = scale * online_softmax_backward(dy_tile, L_tile, D_tile, *inputs, dk[heads], dv[heads])
-            dq[heads, :, rows] = dq_tile.reshape(dq[heads, :, rows].shape)
+            inputs = q_tile * scale, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows)
+            dq_tile = of_queries(dy_tile, L_tile, D_tile, *inputs, dk[heads], dv[heads])
+            dq[heads, :, rows] = scale * _unfold(dq_tile, rows)
 
     share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
     return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
@@ -181,7 +184,7 @@ def backward_in_tiles(dy: np.ndarray, cache: TiledAttentionCache) -> tuple[np.nd
 
 def online_softmax_backward(
     dy: np.ndarray, L: np.ndarray, D: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, tiles: Iterable[slice],
-    hide: Callable[..., Any], hide_backward: Callable[..., Any], dk: np.ndarray, dv: np.ndarray,
+    hide: Callable[..., np.ndarray], dk: np.ndarray, dv: np.ndarray,
 ) -> np.ndarray:
     """The gradient of the queries with their scale; those of keys and values are added to dk and dv.
 
@@ -189,7 +192,7 @@ def online_softmax_backward(
     """
     dq = np.zeros_like(q)
     for keys in tiles:
-        s, hidden = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
+        s = hide(keys, q @ k[:, keys].swapaxes(-1, -2))  # (n, t_q, t_k)
         s -= L
         w = np.exp(s, out=s)  # in the memory of s
         # y = w @ v
@@ -197,8 +200,7 @@ def online_softmax_backward(
         dw = dy @ v[:, keys].swapaxes(-1, -2)
         # w = softmax(s)
         ds = w * (dw - D)
-        # s = hide(q @ k^T)
-        ds = hide_backward(ds, hidden)
+        # s = q @ k^T, and constants
         dq += ds @ k[:, keys]
         dk[:, keys] += ds.swapaxes(-1, -2) @ q
     return dq
@@ -223,9 +225,15 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     q, k = cache.q, cache.k
     qg, kg, _ = _group(q, k, cache.v)
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
-    s, _ = cache.pairs.forward(slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]), s)
+    s = cache.pairs.forward(slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]), s)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
+
+
+def _unfold(x: np.ndarray, rows: slice) -> np.ndarray:
+    """The inverse of `fold_heads` for a tile: (n, G t_q, d) -> (n, G, t_q, d)."""
+    t_q = rows.stop - rows.start
+    return x.reshape(len(x), x.shape[1] // t_q, t_q, x.shape[2])
 
 
 def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ current tile sees, and end at the last one.
 import math
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -124,10 +124,12 @@ class Pairs:
             indices = np.arange(math.prod(leading), like=mask).reshape(leading)
             self.mask_index = np.broadcast_to(indices, q.shape[:-2]).reshape(groups)  # (N, G): for each head
 
-    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> tuple[np.ndarray, Any]:
+    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> np.ndarray:
         """Lower the scores by distance, and set the scores of hidden pairs to -inf, for all G heads of a group.
 
-        Shapes: scores (n, G t_q, t_k), changed in place -> the same array, and a cache for backward
+        The band adds constants to the scores, so a gradient passes it unchanged; where a score is -inf, it is 0.
+
+        Shapes: scores (n, G t_q, t_k), changed in place -> the same array
         """
         s = scores.reshape(scores.shape[0], -1, rows.stop - rows.start, scores.shape[-1])  # (n, G, t_q, t_k), a view
         window, last_ahead = self.band.window, self.band.last_ahead
@@ -152,8 +154,4 @@ class Pairs:
             columns = columns if self.mask.shape[2] > 1 else slice(None)
             seen = self.mask[:, rows, columns][self.mask_index[heads]]  # (n, G, t_q or 1, t_k or 1)
             np.copyto(s, -np.inf, where=~seen)
-        return scores, None
-
-    def backward(self, dscores: np.ndarray, cache: Any) -> np.ndarray:
-        """The band adds a constant to each score, so the gradient passes unchanged; where a score is -inf, it is 0."""
-        return dscores
+        return scores

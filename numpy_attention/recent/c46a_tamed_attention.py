@@ -20,6 +20,8 @@ change. The weight of the sink is p_i = exp(sink - L'_i). Its price is 0, so wit
 """
 
 import math
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +31,14 @@ from numpy_attention.ops.c01a_sums import dot_in_rows, sum_to_shape
 from numpy_attention.ops.c03_softmax import softmax, softmax_backward
 from numpy_attention.ops.c05_dropout import DropoutCache, dropout_backward
 from numpy_attention.ops.c05_dropout import dropout as drop  # `drop`, because `dropout` is an argument below (the rate)
-from numpy_attention.ops.c06_attention import check_attention_arguments, fold_heads
+from numpy_attention.ops.c06_attention import check_attention_arguments
+from numpy_attention.ops.c06b_shared_heads import product, transposed_product
 from numpy_attention.ops.c12_tiled_attention import (
     TiledAttentionCache,
     backward_in_tiles,
     check_tiled,
     forward_in_tiles,
+    online_softmax_backward,
 )
 from numpy_attention.ops.c12a_tiles import Band, Pairs
 from numpy_attention.recent.c46_scores import (
@@ -89,8 +93,7 @@ def tamed_attention(
     _check_taming("tamed_attention", q, softcap, sink)
     scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
 
-    scores = fold_heads(q * scale, k) @ k.swapaxes(-1, -2)  # (..., H_kv, G T_q, T_k)
-    scores = scores.reshape(*q.shape[:-1], k.shape[-2])  # (..., H_q, T_q, T_k)
+    scores = product(q * scale, k.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
     slope = None
     if softcap is not None:
         scores, slope = limit(scores, softcap)
@@ -100,13 +103,13 @@ def tamed_attention(
         np.copyto(scores, -np.inf, where=~mask)
     weights, of_softmax = softmax(scores) if sink is None else softmax_with_sink(scores, sink)
     dropped, dropout_cache = drop(weights, dropout, rng)
-    y = fold_heads(dropped, k) @ v  # (..., H_kv, G T_q, d_v)
+    y = product(dropped, v)  # (..., H_q, T_q, d_v)
 
     bias_shape = None if bias is None else bias.shape
     cache = TamedAttentionCache(
         q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, of_softmax, sink is not None
     )
-    return y.reshape(*q.shape[:-1], v.shape[-1]), cache
+    return y, cache
 
 
 def tamed_attention_backward(dy: np.ndarray, cache: TamedAttentionCache) -> tuple[Any, ...]:
@@ -114,13 +117,12 @@ def tamed_attention_backward(dy: np.ndarray, cache: TamedAttentionCache) -> tupl
 
     Shapes: dy (..., H_q, T_q, d_v) -> the shapes of q, k, v, bias and sink; None for a bias or a sink that is off
     """
-    q, k, v, weights, dropped, dropout_cache, scale, bias_shape, slope, of_softmax, has_sink = cache
+    q, k, v, _, dropped, dropout_cache, scale, bias_shape, slope, of_softmax, has_sink = cache
     require_cotangent("tamed_attention_backward", "dy", dy, (*q.shape[:-1], v.shape[-1]), q.dtype)
-    dy_folded = fold_heads(dy, k)  # (..., H_kv, G T_q, d_v)
 
     # y = dropped @ v
-    dv = fold_heads(dropped, k).swapaxes(-1, -2) @ dy_folded  # (..., H_kv, T_k, d_v)
-    ddropped = (dy_folded @ v.swapaxes(-1, -2)).reshape(weights.shape)  # (..., H_q, T_q, T_k)
+    dv = transposed_product(dropped, dy, k)  # (..., H_kv, T_k, d_v)
+    ddropped = product(dy, v.swapaxes(-1, -2))  # (..., H_q, T_q, T_k)
     # dropped = dropout(weights)
     dweights = dropout_backward(ddropped, dropout_cache)
     # weights = softmax_with_sink(scores, sink)
@@ -133,10 +135,9 @@ def tamed_attention_backward(dy: np.ndarray, cache: TamedAttentionCache) -> tupl
     dbias = None if bias_shape is None else sum_to_shape(dscores, bias_shape)
     if slope is not None:
         dscores = softcap_backward(dscores, slope)
-    dscores = fold_heads(dscores, k)  # (..., H_kv, G T_q, T_k)
-    dq = scale * (dscores @ k)  # (..., H_kv, G T_q, d_k)
-    dk = scale * (dscores.swapaxes(-1, -2) @ fold_heads(q, k))  # (..., H_kv, T_k, d_k)
-    return dq.reshape(q.shape), dk, dv, dbias, dsink
+    dq = scale * product(dscores, k)  # (..., H_q, T_q, d_k)
+    dk = scale * transposed_product(dscores, q, k)  # (..., H_kv, T_k, d_k)
+    return dq, dk, dv, dbias, dsink
 
 
 class CappedPairs(Pairs):
@@ -144,23 +145,39 @@ class CappedPairs(Pairs):
 
     softcap: float | None = None
 
-    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> tuple[np.ndarray, Any]:
-        slope = None
+    def forward(self, heads: slice, rows: slice, columns: slice, scores: np.ndarray) -> np.ndarray:
         if self.softcap is not None:
-            scores, slope = limit(scores, self.softcap)
-        scores, _ = super().forward(heads, rows, columns, scores)
-        return scores, slope
+            scores, _ = limit(scores, self.softcap)
+        return super().forward(heads, rows, columns, scores)
 
-    def backward(self, dscores: np.ndarray, cache: Any) -> np.ndarray:
-        # scores = softcap(scores), then constants are added
-        return dscores if cache is None else softcap_backward(dscores, cache)
+
+def capped_softmax_backward(
+    softcap: float, dy: np.ndarray, L: np.ndarray, D: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray,
+    tiles: Iterable[slice], hide: Callable[..., np.ndarray], dk: np.ndarray, dv: np.ndarray,
+) -> np.ndarray:
+    """`online_softmax_backward` with a softcap, which `hide` applies to the scores of a tile."""
+    dq = np.zeros_like(q)
+    for keys in tiles:
+        s = q @ k[:, keys].swapaxes(-1, -2)  # (n, t_q, t_k)
+        _, slope = limit(s, softcap)
+        w = np.exp(hide(keys, s) - L)
+        # y = w @ v
+        dv[:, keys] += w.swapaxes(-1, -2) @ dy
+        dw = dy @ v[:, keys].swapaxes(-1, -2)
+        # w = softmax(softcap(s))
+        ds = softcap_backward(w * (dw - D), slope)
+        # s = q @ k^T
+        dq += ds @ k[:, keys]
+        dk[:, keys] += ds.swapaxes(-1, -2) @ q
+    return dq
 
 
 class TamedTilesCache(NamedTuple):
-    """The cache of attention in tiles, and the sink."""
+    """The cache of attention in tiles, the sink and the softcap."""
 
     tiles: TiledAttentionCache
     sink: np.ndarray | None  # (H_q,)
+    softcap: float | None
 
 
 def tamed_tiled_attention(
@@ -191,7 +208,7 @@ def tamed_tiled_attention(
         with_sink = m + np.log(np.exp(L - m) + np.exp(sink[:, None, None] - m))
         y = y * np.exp(L - with_sink)
         tiles = tiles._replace(y=y, L=with_sink.reshape(tiles.L.shape))
-    return y, TamedTilesCache(tiles, sink)
+    return y, TamedTilesCache(tiles, sink, softcap)
 
 
 def tamed_tiled_attention_backward(dy: np.ndarray, cache: TamedTilesCache) -> tuple[Any, ...]:
@@ -199,9 +216,10 @@ def tamed_tiled_attention_backward(dy: np.ndarray, cache: TamedTilesCache) -> tu
 
     Shapes: dy (..., H_q, T_q, d_v) -> the shapes of q, k, v and sink
     """
-    tiles, sink = cache
+    tiles, sink, softcap = cache
     require_cotangent("tamed_tiled_attention_backward", "dy", dy, tiles.y.shape, tiles.y.dtype)
-    dq, dk, dv = backward_in_tiles(dy, tiles)
+    of_queries = online_softmax_backward if softcap is None else partial(capped_softmax_backward, softcap)
+    dq, dk, dv = backward_in_tiles(dy, tiles, of_queries)
     if sink is None:
         return dq, dk, dv, None
     # weights, p = softmax([scores, sink])

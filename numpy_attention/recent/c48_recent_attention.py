@@ -31,14 +31,14 @@ from numpy_attention.layers.c14a_project import Matrix, project, project_backwar
 from numpy_attention.layers.c16_normalization import RMSNorm
 from numpy_attention.layers.c17_multi_head_attention import (
     MultiHeadAttention,
-    require_no_past,
+    positions_of,
+    require_cache,
     rotate_backward,
     to_heads,
     to_heads_backward,
 )
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
-from numpy_attention.ops.c08_positions import positions_of
 from numpy_attention.ops.c12_tiled_attention import tiled_attention_weights
 from numpy_attention.ops.c12a_tiles import Band
 from numpy_attention.ops.c12c_attend import refuse_dropout_in_tiles
@@ -69,7 +69,6 @@ class RecentAttentionCache(NamedTuple):
     gate: tuple[Any, Any] | None  # the caches of to_heads and sigmoid_gate; None without a gate
     heads: Any
     y: Any
-    generation: bool  # with a KV cache; then there is no backward
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -127,7 +126,7 @@ class RecentAttention(MultiHeadAttention):
         self, x: np.ndarray, context: np.ndarray | None = None, mask: np.ndarray | None = None,
         scores_bias: np.ndarray | None = None, positions: np.ndarray | None = None,
         past: KeyValueCache | None = None, rng: np.random.Generator | None = None, band: Band | None = None,
-    ) -> tuple[np.ndarray, RecentAttentionCache]:
+    ) -> tuple[np.ndarray, Any]:
         """Compute the output of attention for every position of x; the arguments are those of Chapter 17.
 
         Raises: ValueError for a context: this is self-attention.
@@ -155,16 +154,15 @@ class RecentAttention(MultiHeadAttention):
             gate = of_g, of_gate
         o, heads = concat_heads(o)  # (B, T_q, H d_v)
         y, of_y = project(o, self.w_o, self.b_o)  # (B, T_q, d_model)
-        return y, RecentAttentionCache(
-            of_q, of_k, of_v, turned_q, turned_k, attention, gate, heads, of_y, past is not None
-        )
+        cache = RecentAttentionCache(of_q, of_k, of_v, turned_q, turned_k, attention, gate, heads, of_y)
+        return y, cache if past is None else None
 
     def backward(self, dy: np.ndarray, cache: RecentAttentionCache) -> tuple[np.ndarray, Parameters]:
         """Return dx and the gradients of all parameters.
 
         Raises: ValueError if the forward used a KV cache.
         """
-        require_no_past("RecentAttention", cache.generation)
+        require_cache("RecentAttention", cache)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
         do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)

@@ -28,7 +28,6 @@ import numpy as np
 from numpy_attention.errors import broadcasts_to, dtype_error, require_float, shape_error, value_error
 from numpy_attention.layers.c13_layer import Layer, Parameters, flat_gradients
 from numpy_attention.layers.c16_normalization import norm_layer
-from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
 from numpy_attention.layers.c19_residual import residual, residual_backward
 from numpy_attention.layers.c20_block import Block, BlockCache
 from numpy_attention.models.c23_gpt import GPT
@@ -173,17 +172,18 @@ class RecentBlock(Block):
     Source: Gemma Team, Gemma 3 Technical Report (2025), section 2; OLMo Team, 2 OLMo 2 Furious (2025).
     """
 
-    attention_class: ClassVar[type[MultiHeadAttention]] = RecentAttention
-
     def __init__(
         self, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator | None, *, window: int | None = None,
         branch_norm: bool = False, pre_norm: bool = False, norm: str = "layer_norm", norm_eps: float | None = None,
-        dtype: Any = np.float32, **options: Any,
+        bias: bool = True, dropout: float = 0.0, attention: dict[str, Any] | None = None, dtype: Any = np.float32,
+        **options: Any,
     ) -> None:
         if options.get("cross_attention"):
             raise value_error("RecentBlock", "cross_attention", "False", True, "DecoderBlock has cross-attention")
-        options |= {"norm": norm, "norm_eps": norm_eps, "dtype": dtype}
-        super().__init__(d_model, num_heads, d_ff, rng, pre_norm=pre_norm or branch_norm, **options)
+        same: dict[str, Any] = {"bias": bias, "dropout": dropout, "dtype": dtype}
+        options |= {**same, "attention": RecentAttention(d_model, num_heads, rng, **same | (attention or {}))}
+        options |= {"norm": norm, "norm_eps": norm_eps, "pre_norm": pre_norm or branch_norm}
+        super().__init__(d_model, num_heads, d_ff, rng, **options)
         self.window = window
         if branch_norm and not pre_norm:
             self.norm_1, self.norm_2 = NoNorm(), NoNorm()
@@ -219,11 +219,11 @@ class RecentBlock(Block):
         attention, feed_forward = self._branches()
         grads: dict[str, Any] = {}
         # y = residual(h, norm_2, branch_norm_2(feed_forward))
-        dh, grads["norm_2"], (grads["branch_norm_2"], grads["feed_forward"]) = residual_backward(
+        dh, grads["norm_2"], grads["branch_norm_2"], grads["feed_forward"] = residual_backward(
             dy, cache.feed_forward, self.norm_2, feed_forward, self.pre_norm
         )
         # h = residual(x, norm_1, branch_norm_1(attention))
-        dx, grads["norm_1"], (grads["branch_norm_1"], grads["attention"]) = residual_backward(
+        dx, grads["norm_1"], grads["branch_norm_1"], grads["attention"] = residual_backward(
             dh, cache.attention, self.norm_1, attention, self.pre_norm
         )
         return dx, flat_gradients(grads)

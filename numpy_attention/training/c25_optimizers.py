@@ -30,8 +30,8 @@ only by the schedule; we multiply it by the learning rate, as PyTorch does. And 
 no reason to pull a bias or the gamma of a norm towards zero.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -39,15 +39,6 @@ from numpy_attention.errors import require_arrays, require_number, require_size
 from numpy_attention.pieces import in_pieces
 
 WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than they save
-
-
-class Helpers(Protocol):
-    """The methods of `Workers` (Chapter 30) that an optimizer uses."""
-
-    count: int
-
-    def map(self, function: Callable[[Any], None], items: Iterable[Any]) -> Iterator[None]:
-        """The results of the function for all items, in order."""
 
 
 class SGD:
@@ -68,6 +59,7 @@ class SGD:
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
+        self.steps += 1
         for name, parameter in self.parameters.items():
             for p, g, u in in_pieces(parameter, grads[name], self.u.get(name, grads[name])):
                 if self.momentum:  # without it, u is g
@@ -86,7 +78,7 @@ class SGD:
 class Adam:
     """Adam: each element moves by its mean gradient divided by its root mean square gradient.
 
-    The elements are independent, so `workers` may divide the work without changing the result.
+    The elements are independent, so `workers` (threads, Chapter 30) may divide the work without changing the result.
 
     Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
 
@@ -97,7 +89,7 @@ class Adam:
 
     def __init__(
         self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
-        beta_2: float = 0.999, eps: float = 1e-8, workers: Helpers | None = None,
+        beta_2: float = 0.999, eps: float = 1e-8, workers: Any = None,
     ) -> None:
         kind = type(self).__name__
         self.parameters = _checked(kind, parameters)
@@ -113,29 +105,26 @@ class Adam:
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
+        self.steps += 1
         pieces = [
-            (*piece, self.weight_decay if parameter.ndim >= 2 else 0.0)
+            (*piece, rate, self.weight_decay if parameter.ndim >= 2 else 0.0)
             for name, parameter in self.parameters.items()
             for piece in in_pieces(parameter, grads[name], self.m[name], self.v[name])
         ]
-        if self.workers is None:
-            self._update(pieces, rate)
-        else:
-            shares = [pieces[i :: self.workers.count] for i in range(self.workers.count)]
-            list(self.workers.map(lambda share: self._update(share, rate), shares))
+        list((self.workers.map if self.workers else map)(self._update, pieces))
 
-    def _update(self, pieces: list[Any], rate: float) -> None:
+    def _update(self, piece: tuple[Any, ...]) -> None:
+        p, g, m, v, rate, decay = piece
         t = self.steps
-        for p, g, m, v, decay in pieces:
-            if decay:  # AdamW
-                p *= 1 - rate * decay
-            m *= self.beta_1
-            m += (1 - self.beta_1) * g
-            v *= self.beta_2
-            v += (1 - self.beta_2) * g**2
-            m_hat = m / (1 - self.beta_1**t)
-            v_hat = v / (1 - self.beta_2**t)
-            p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
+        if decay:  # AdamW
+            p *= 1 - rate * decay
+        m *= self.beta_1
+        m += (1 - self.beta_1) * g
+        v *= self.beta_2
+        v += (1 - self.beta_2) * g**2
+        m_hat = m / (1 - self.beta_1**t)
+        v_hat = v / (1 - self.beta_2**t)
+        p -= rate * m_hat / (np.sqrt(v_hat) + self.eps)
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything besides the parameters that the next step needs, as arrays to save."""
@@ -157,7 +146,7 @@ class AdamW(Adam):
 
     def __init__(
         self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
-        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01, workers: Helpers | None = None,
+        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01, workers: Any = None,
     ) -> None:
         super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
         self.weight_decay = require_number(type(self).__name__, "weight_decay", weight_decay, at_least=0)
@@ -178,12 +167,11 @@ def _checked(optimizer: str, parameters: Mapping[str, np.ndarray]) -> dict[str, 
 
 
 def _begin_step(optimizer: SGD | Adam, grads: Mapping[str, np.ndarray], learning_rate: float | None) -> float:
-    """Count the step and return its rate, after all checks."""
+    """Check the arguments of a step; return its learning rate."""
     op, rate = type(optimizer).__name__, optimizer.learning_rate if learning_rate is None else learning_rate
     rate = require_number(op, "learning_rate", rate, at_least=0)
     require_arrays(op, "grads", grads)
     _check_same(op, "grads", grads, optimizer.parameters)
-    optimizer.steps += 1
     return rate
 
 

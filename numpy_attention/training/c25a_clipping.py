@@ -42,6 +42,13 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
     return m.astype(np.float64) * np.sqrt(squares)
 
 
+def norm_of_finite_square(grads: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The joint norm; infinite if its square overflows, because Adam's v would become infinite and stay so."""
+    norm = global_norm(grads)
+    largest = np.finfo(next(iter(grads.values())).dtype).max
+    return np.where(norm > np.sqrt(largest), np.inf, norm)
+
+
 def clip_by_global_norm(grads: Mapping[str, np.ndarray], max_norm: float) -> np.ndarray:
     """Scale all gradients in place by one factor so that their joint norm is at most `max_norm`; return the old norm.
 

@@ -35,7 +35,7 @@ import numpy as np
 from numpy_attention.backend import to_host
 from numpy_attention.errors import require_size
 from numpy_attention.training.c25_optimizers import SGD, Adam
-from numpy_attention.training.c25a_clipping import clip_by_global_norm, global_norm
+from numpy_attention.training.c25a_clipping import clip_by_global_norm, norm_of_finite_square
 
 Batch = tuple[np.ndarray, ...]
 
@@ -93,14 +93,10 @@ def take_step(
     """Clip the gradients (not for clip = 0) and update the parameters; return the loss and the norm before clipping.
 
     If the loss or the norm is not finite, the parameters do not change: a NaN in one of them would spread to every
-    later loss. Without clipping, a norm whose square overflows also counts as not finite: Adam's v would become
-    infinite and stay so.
+    later loss.
     """
-    norm = clip_by_global_norm(grads, clip) if clip != 0 else global_norm(grads)
-    # the only place in a step that waits for a GPU
-    loss, norm = to_host(np.stack([loss.astype(np.float64), norm.astype(np.float64)])).tolist()
-    if clip == 0 and norm > math.sqrt(np.finfo(next(iter(grads.values())).dtype).max):
-        return loss, math.inf
+    norm: Any = clip_by_global_norm(grads, clip) if clip != 0 else norm_of_finite_square(grads)
+    loss, norm = to_host(np.stack([loss, norm])).tolist()  # the only place in a step that waits for a GPU
     if math.isfinite(loss) and math.isfinite(norm):
         optimizer.step(grads, learning_rate)
     return loss, norm

@@ -24,7 +24,7 @@ from numpy_attention.errors import InputError, short_repr
 from numpy_attention.layers.c18_feed_forward import ACTIVATIONS
 from numpy_attention.models.c21a_config import ATTENTION, NORMS
 from numpy_attention.models.c23a_gpt_config import POSITIONS
-from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW, Helpers
+from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW
 
 TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
 OPTIMIZERS = ("adamw", "adam", "sgd")
@@ -136,7 +136,7 @@ class TrainConfig:
         return dataclasses.asdict(self)
 
 
-def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray], workers: Helpers | None) -> SGD | Adam:
+def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray], workers: Any) -> SGD | Adam:
     """The optimizer that the configuration names."""
     c = config
     if c.optimizer == "sgd":

@@ -178,7 +178,7 @@ class Recall(Layer):
         d, grads["norm_2"] = self.norm_2.backward(d, norm_cache)
         dx = np.zeros((*shape, D_MODEL), d.dtype)
         dx[:, -d.shape[1] :] = d
-        dx, grads["norm_1"], (mixer,) = residual_backward(dx, mixer_cache, self.norm_1, self.mixer, True)
+        dx, grads["norm_1"], mixer = residual_backward(dx, mixer_cache, self.norm_1, self.mixer, True)
         grads["mixer"] = flat_gradients(mixer)
         grads["words"] = self.words.backward(dx, words_cache)[1]
         return flat_gradients(grads)

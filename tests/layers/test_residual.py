@@ -45,7 +45,7 @@ def test_gradients_agree_with_central_differences(pre_norm, rate, rng):
 
     y, cache = forward()
     dy = rng.standard_normal(y.shape)
-    dx, norm_grads, (grads,) = residual_backward(dy, cache, norm, sublayer, pre_norm)
+    dx, norm_grads, grads = residual_backward(dy, cache, norm, sublayer, pre_norm)
     owned = [(norm.gamma, norm_grads["gamma"]), (norm.beta, norm_grads["beta"]), (sublayer.w, grads["w"])]
     for p, gradient in [(x, dx), *owned, (sublayer.b, grads["b"])]:
         assert_gradient(lambda: float((forward()[0] * dy).sum()), p, gradient, rng)
