@@ -41,6 +41,7 @@ class Layer(Arrays):
 
     def parameters(self) -> Parameters:
         """All arrays that learn, by dotted name. They are not copies: `p[...] = value` changes the layer."""
+        # each array with its dotted name, the layer that owns it, and its name in this layer
         return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
 
     def num_parameters(self) -> int:

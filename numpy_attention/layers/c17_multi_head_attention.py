@@ -41,7 +41,7 @@ import numpy as np
 from numpy_attention.errors import require_array, require_number, require_sizes, value_error
 from numpy_attention.layers.c13_layer import Layer, flat_gradients, glorot, normal
 from numpy_attention.layers.c14a_project import Matrix, project, project_backward
-from numpy_attention.layers.c17a_kv_cache import KeyValueCache, not_stored
+from numpy_attention.layers.c17a_kv_cache import KeyValueCache, without_stored
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
 from numpy_attention.ops.c08_positions import rotary, rotary_backward
 from numpy_attention.ops.c12a_tiles import Band
@@ -117,7 +117,7 @@ class MultiHeadAttention(Layer):
         `past` is a KV cache, for generation: then there is no backward. A rotary layer needs `positions` with it,
         because by default they count from 0. A `band` replaces scores_bias and a T x T mask.
         """
-        x_kv = x if context is None else not_stored(context, past)
+        x_kv = x if context is None else without_stored(context, past)
         q, of_q = to_heads(x, self.w_q, self.b_q, self.num_heads)  # (B, H, T_q, d_k)
         k, of_k = to_heads(x_kv, self.w_k, self.b_k, self.num_kv_heads)  # (B, H_kv, T_k, d_k)
         v, of_v = to_heads(x_kv, self.w_v, self.b_v, self.num_kv_heads)  # (B, H_kv, T_k, d_v)
@@ -146,7 +146,7 @@ class MultiHeadAttention(Layer):
         do = concat_heads_backward(do, cache.heads)  # (B, H, T_q, d_v)
         # o = attention(rotate(q), rotate(k), v)
         dq, dk, dv = attend_backward(do, cache.attention)
-        dq, dk = rotate_backward(dq, cache.turned_q), rotate_backward(dk, cache.turned_k)
+        dq, dk = turned_backward(dq, cache.turned_q), turned_backward(dk, cache.turned_k)
         # q comes from x, k and v from x_kv
         dx, grads["w_q"], grads["b_q"] = to_heads_backward(dq, self.w_q, cache.q)  # (B, T_q, d_model)
         dx_kv, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.k)  # (B, T_k, d_model)
@@ -164,7 +164,7 @@ class MultiHeadAttention(Layer):
         return rotary(x, positions_of(x, positions), self.rotary_base, self.rotary_pairing)
 
 
-def rotate_backward(dy: np.ndarray, cache: Any) -> np.ndarray:
+def turned_backward(dy: np.ndarray, cache: Any) -> np.ndarray:
     """The backward of `rotate`."""
     return dy if cache is None else rotary_backward(dy, cache)
 

@@ -8,7 +8,7 @@ step can reuse the keys and values of the steps before:
 
 The new token is the only query. A step costs O(T) products with the stored keys; a forward without the cache would cost
 O(T^2). In cross-attention, the keys and values come from the output of the encoder. This output does not grow, so all
-its keys and values are stored at the first step, and later steps add none (`not_stored`). Layers call the KV cache
+its keys and values are stored at the first step, and later steps add none (`without_stored`). Layers call the KV cache
 `past`, because in this book a cache is what a forward stores for its backward. In "KV cache", `KeyValueCache` and
 `use_cache` the word has its usual meaning.
 """
@@ -79,7 +79,7 @@ class KeyValueCache:
             raise shape_error("KeyValueCache", "k", expected, self.length + k.shape[2])
 
 
-def not_stored(context: np.ndarray, past: KeyValueCache | None) -> np.ndarray:
+def without_stored(context: np.ndarray, past: KeyValueCache | None) -> np.ndarray:
     """The positions of a context whose keys and values are still to be stored: at the first step all, later none.
 
     Shapes: context (B, T_k, d_model) -> the same, or (B, 0, d_model)

@@ -54,7 +54,7 @@ class FeedForwardCache(NamedTuple):
     linear_1: ProjectionCache
     gated: GateCache | None  # None without a gate
     activation: Any  # a ReluCache or an ActivationCache
-    dropout: DropoutCache | None  # None if no random generator is given
+    dropout: DropoutCache
     linear_2: ProjectionCache
 
 
@@ -99,9 +99,7 @@ class FeedForward(Layer):
             gate, activation = activate(a)
             h = gate * up  # (..., d_ff)
             gated = GateCache(linear_gate, gate, up)
-        dropout_cache = None
-        if rng is not None:  # in training
-            h, dropout_cache = dropout(h, self.dropout, rng)
+        h, dropout_cache = dropout(h, self.dropout, rng)
         y, linear_2 = project(h, self.w_2, self.b_2)  # (..., d_model)
         return y, FeedForwardCache(linear_1, gated, activation, dropout_cache, linear_2)
 
@@ -110,9 +108,8 @@ class FeedForward(Layer):
         grads: dict[str, Any] = {}
         # y = h @ w_2 + b_2
         dh, grads["w_2"], grads["b_2"] = project_backward(dy, self.w_2, cache.linear_2)
-        if cache.dropout is not None:
-            # h = dropout(h)
-            dh = dropout_backward(dh, cache.dropout)
+        # h = dropout(h)
+        dh = dropout_backward(dh, cache.dropout)
         gated = cache.gated
         if gated is None or self.w_gate is None:
             # h = f(up)

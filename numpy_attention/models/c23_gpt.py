@@ -121,6 +121,7 @@ class GPT(Model):
         position = None
         if self.position_embedding is not None:
             x, position = self.position_embedding.forward(x, positions)
+        # {"mask": causal_mask(T)}, or what replaces it for a window, ALiBi and long texts (appendix)
         inputs = causal_inputs(self.config, x, T_past, self.window, mask)
         x, stack = run_stack(self, x, past, rng, self.recompute, positions=positions, **inputs)
         return GPTCache(token, position, stack, x)

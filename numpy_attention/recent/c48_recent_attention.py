@@ -33,9 +33,9 @@ from numpy_attention.layers.c17_multi_head_attention import (
     MultiHeadAttention,
     positions_of,
     require_cache,
-    rotate_backward,
     to_heads,
     to_heads_backward,
+    turned_backward,
 )
 from numpy_attention.layers.c17a_kv_cache import KeyValueCache
 from numpy_attention.ops.c07_heads import concat_heads, concat_heads_backward, split_heads, split_heads_backward
@@ -178,7 +178,7 @@ class RecentAttention(MultiHeadAttention):
             dq, dk, dv, grads["sink"] = tamed_tiled_attention_backward(do, cache.attention)
         else:
             dq, dk, dv, _, grads["sink"] = tamed_attention_backward(do, cache.attention)
-        dq, dk = rotate_backward(dq, cache.turned_q), rotate_backward(dk, cache.turned_k)
+        dq, dk = turned_backward(dq, cache.turned_q), turned_backward(dk, cache.turned_k)
         # q, k and v come from x
         dx, grads["w_q"], grads["b_q"], grads["norm_q"] = to_normalized_heads_backward(
             dq, self.w_q, self.norm_q, cache.q
