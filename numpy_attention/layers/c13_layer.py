@@ -18,7 +18,7 @@ it draws which elements dropout removes (None: no dropout).
 Parameters are plain attributes: `layer.w` is the array itself. Layers inside a layer are attributes too. Their names
 are joined by dots, like a path in Python: `blocks.0.attention.w_q`. No parameter has to be registered.
 
-The appendix finds the arrays of a layer, and copies, freezes and replaces them.
+`layer.parameters()` returns them all, by name. The appendix finds the arrays, and copies, freezes and replaces them.
 """
 
 import math
@@ -38,15 +38,6 @@ class Layer(Arrays):
 
     forward: Callable[..., Any]
     backward: Callable[..., Any]
-
-    def parameters(self) -> Parameters:
-        """All arrays that learn, by dotted name. They are not copies: `p[...] = value` changes the layer."""
-        # each array with its dotted name, the layer that owns it, and its name in this layer
-        return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
-
-    def num_parameters(self) -> int:
-        """The number of parameters; an array that is used in two places is counted once."""
-        return sum(p.size for p in {id(p): p for p in self.parameters().values()}.values())
 
 
 def prefixed(prefix: str, arrays: Parameters) -> Parameters:

@@ -21,7 +21,15 @@ class Arrays:
     """The part of a layer that knows its arrays."""
 
     frozen: Collection[str] = ()  # names of its arrays that do not learn
-    parameters: Callable[[], dict[str, np.ndarray]]
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """All arrays that learn, by dotted name. They are not copies: `p[...] = value` changes the layer."""
+        # each array with its dotted name, the layer that owns it, and its name in this layer
+        return {dotted: getattr(owner, name) for dotted, owner, name in self.arrays() if name not in owner.frozen}
+
+    def num_parameters(self) -> int:
+        """The number of parameters; an array that is used in two places is counted once."""
+        return sum(p.size for p in {id(p): p for p in self.parameters().values()}.values())
 
     def arrays(self, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
         """Every array in this layer: its dotted name, the layer that owns it, and its name in that layer."""

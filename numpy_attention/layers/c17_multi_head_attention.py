@@ -28,10 +28,10 @@ self-attention query, key and value all come from x, so
     dx = dq w_q^T + dk w_k^T + dv w_v^T
 
 In cross-attention, the first term is dx. The sum of the other two is dcontext, the gradient of the context. The
-context comes from another network, the encoder (Chapter 20), so dcontext goes to the encoder.
+context comes from another network, the encoder (Chapter 24), so dcontext goes to the encoder.
 
-A long text is computed in tiles, and then a `Band` describes the mask (`attend`, Chapter 12, appendix). The KV cache of
-generation, `past`, is the appendix of this chapter.
+`project` is the product of Chapter 1 (Chapter 14, appendix). For a long text, attention works in tiles, and a `Band`
+describes the mask (`attend`, Chapter 12, appendix). `past`, the KV cache of generation, is this chapter's appendix.
 """
 
 from typing import Any, NamedTuple

@@ -14,7 +14,8 @@ up = x w_1 + b_1 and h = gate * up:
 
     dgate = dh * up      dup = dh * gate      da = silu'(a) * dgate
 
-Both branches use x, so its gradient is a sum: dx = da w_gate^T + dup w_1^T.
+Both branches use x, so its gradient is a sum: dx = da w_gate^T + dup w_1^T. `project` is the product of Chapter 1
+(Chapter 14, appendix).
 """
 
 from collections.abc import Callable

@@ -43,7 +43,7 @@ class Block(Layer):
     """Self-attention, optional cross-attention, and a feed-forward network, each with a residual and a norm.
 
     The caller passes the mask, so one block works with a causal mask, a sliding window or padding.
-    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base; or this layer.
+    `attention` is a dict with options for the self-attention only, such as num_kv_heads or rotary_base.
 
     Shapes: x (B, T, d_model), context (B, T_k, d_model) -> y (B, T, d_model); mask and scores_bias broadcast to
     (B, H, T, T), context_mask to (B, H, T, T_k).
@@ -59,15 +59,12 @@ class Block(Layer):
         self, d_model: int, num_heads: int, d_ff: int, rng: np.random.Generator | None, *,
         cross_attention: bool = False, pre_norm: bool = False, norm: str = "layer_norm", norm_eps: float | None = None,
         activation: str = "relu", bias: bool = True, dropout: float = 0.0,
-        attention: dict[str, Any] | MultiHeadAttention | None = None,
-        dtype: Any = np.float32,
+        attention: dict[str, Any] | None = None, dtype: Any = np.float32,
     ) -> None:
         self.pre_norm = pre_norm
         self.dropout = require_number(type(self).__name__, "dropout", dropout, at_least=0, below=1)
         options: dict[str, Any] = {"bias": bias, "dropout": dropout, "dtype": dtype}
-        if not isinstance(attention, MultiHeadAttention):
-            attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
-        self.attention = attention
+        self.attention = MultiHeadAttention(d_model, num_heads, rng, **options | (attention or {}))
         self.norm_1: Any = norm_layer(norm, d_model, norm_eps, dtype)
         self.cross_attention = MultiHeadAttention(d_model, num_heads, rng, **options) if cross_attention else None
         self.norm_cross = norm_layer(norm, d_model, norm_eps, dtype) if cross_attention else None
@@ -82,23 +79,18 @@ class Block(Layer):
     ) -> tuple[np.ndarray, BlockCache]:
         """Run the block. `past` (generation only, no backward): the KV cache; with cross-attention a pair of them.
 
-        A `band` (Chapter 12) defines by position which keys self-attention sees. With a band, both attentions run in
-        tiles; the band does not hide keys of the context.
+        A `band` (Chapter 12) defines by position which keys self-attention sees; then both attentions run in tiles.
         """
         self.check_context(context)
         past, past_cross = past if isinstance(past, tuple) else (past, None)
         how = self.pre_norm, self.dropout, rng
-        h, attention = residual(
-            x, self.norm_1, self.attention, *how,
-            mask=mask, scores_bias=scores_bias, positions=positions, past=past, band=band, rng=rng,
-        )
+        inputs = {"mask": mask, "scores_bias": scores_bias, "positions": positions, "past": past, "band": band}
+        h, attention = residual(x, self.norm_1, self.attention, *how, rng=rng, **inputs)
         across = None
         if self.cross_attention is not None and self.norm_cross is not None:
-            everything = None if band is None else Band()
-            h, across = residual(
-                h, self.norm_cross, self.cross_attention, *how,
-                context=context, mask=context_mask, past=past_cross, band=everything, rng=rng,
-            )
+            band = None if band is None else Band()  # in tiles, but no key of the context is hidden
+            inputs = {"context": context, "mask": context_mask, "past": past_cross, "band": band}
+            h, across = residual(h, self.norm_cross, self.cross_attention, *how, rng=rng, **inputs)
         y, feed_forward = residual(h, self.norm_2, self.feed_forward, *how, rng=rng)
         return y, BlockCache(attention, across, feed_forward)
 

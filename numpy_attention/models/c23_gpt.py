@@ -70,6 +70,7 @@ class GPT(Model):
         c = self.config = self.require_config(config)
         self.dropout, self.window = c.dropout, c.window
         self.embedding_scale = math.sqrt(c.d_model) if c.positions == "sinusoidal" else 1.0  # as in the paper of 2017
+        # all matrices are zeros until draw_weights
         self.token_embedding = Embedding(c.vocab_size, c.d_model, None, dtype=dtype)
         added = c.positions in KINDS  # rotary and ALiBi act inside attention
         self.position_embedding = (
@@ -104,8 +105,9 @@ class GPT(Model):
         There is no backward after a forward with `past`.
         """
         cache = self.states(ids, mask, positions, past, rng)
-        x = cache.x[:, -1:] if last_only else cache.x
-        return self.output_head().forward(x), cache._replace(x=x)  # (B, T, V)
+        if last_only:
+            cache = cache._replace(x=cache.x[:, -1:])
+        return self.output_head().forward(cache.x), cache  # (B, T, V)
 
     def states(
         self, ids: np.ndarray, mask: np.ndarray | None = None, positions: np.ndarray | None = None,
@@ -127,7 +129,7 @@ class GPT(Model):
         return GPTCache(token, position, stack, x)
 
     def output_head(self) -> Head:
-        """The head: with tied weights its vectors are the rows of the embedding table."""
+        """The product with one vector for each token: a row of the embedding table, or a column of `head.w`."""
         if self.head is None:
             return Head(self.token_embedding.table, bool(self.token_embedding.frozen))
         return Head(self.head.w.T, bool(self.head.frozen))
@@ -137,7 +139,7 @@ class GPT(Model):
         return self.states_backward(*self.output_head().backward(dlogits, cache.x), cache)
 
     def states_backward(self, dx: np.ndarray, dvectors: np.ndarray | None, cache: GPTCache) -> Parameters:
-        """All gradients, from those of the two inputs of the head: x, and the vectors of the tokens."""
+        """All gradients, from those of x and of the vectors of the tokens, the two factors of the logits."""
         # x = stack(x)
         dx, _, grads = run_stack_backward(self, dx, cache.stack)
         if self.position_embedding is not None:

@@ -9,7 +9,8 @@ again. For a text of T tokens in ids (1, end), and a model that reads at most C 
         T += 1
 
 `stream` is this loop for one prompt, `last_logits` is a faster form of its second line, and `generate` is the loop for
-several prompts at once.
+several prompts at once. The settings of `sample`, from temperature to repetition_penalty, are explained in the next
+part of this chapter.
 
 A limited context. The model always reads the last context_length tokens and nothing before them, in long prompts and
 in long continuations. Once the text is longer than the context, every step drops the oldest token.
@@ -92,7 +93,8 @@ def last_logits(
     T = ids.shape[1]
     stored = 0 if past is None else stored_length("generate", past, len(model.blocks))
     positions, mask = _padding(start, stored, T, model.token_embedding.table) if np.any(start) else (None, None)
-    with quiet(), blas_threads(1) if T - stored == 1 else nullcontext():
+    one_thread = blas_threads(1) if T - stored == 1 else nullcontext()
+    with quiet(), one_thread:  # without warnings of overflow: `sample` refuses NaN and infinity
         logits, _ = model.forward(ids[:, stored:], mask=mask, positions=positions, past=past, last_only=True)
     return to_host(logits[:, -1])
 

@@ -36,10 +36,9 @@ from numpy_attention.ops.c08_positions import (
     alibi_slopes,
     rotary,
     rotary_backward,
-    rotate,
-    rotate_backward,
     sinusoidal_positions,
 )
+from numpy_attention.ops.c08a_rotate import rotate, rotate_backward
 from numpy_attention.ops.c09_normalization import layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
 from numpy_attention.ops.c10_activations import gelu, gelu_backward, relu, relu_backward, silu, silu_backward
 from numpy_attention.ops.c10a_erf import erf
@@ -66,8 +65,7 @@ __all__ = [
     "scaled_dot_product_attention", "scaled_dot_product_attention_backward",
     "flex_attention", "flex_attention_backward",
     "split_heads", "split_heads_backward", "concat_heads", "concat_heads_backward",
-    "sinusoidal_positions", "rotate", "rotate_backward", "rotary", "rotary_backward",
-    "alibi_slopes", "alibi_bias",
+    "sinusoidal_positions", "rotary", "rotary_backward", "alibi_slopes", "alibi_bias", "rotate", "rotate_backward",
     # Chapters 9 to 11: the rest of a transformer
     "layer_norm", "layer_norm_backward", "rms_norm", "rms_norm_backward",
     "relu", "relu_backward", "gelu", "gelu_backward", "silu", "silu_backward", "erf",

@@ -71,7 +71,7 @@ def sliding_window_mask(
     T_q, T_k = query_and_key_lengths("sliding_window_mask", T_q, T_k)
     window = require_size("sliding_window_mask", "window", window, fix="with a window of 1 a position sees only itself")
     ahead = require_size("sliding_window_mask", "ahead", ahead, at_least=0)
-    window, ahead = min(window, T_k), min(ahead, T_q)  # a larger number hides nothing either, and could overflow
+    window, ahead = min(window, T_k), min(ahead, T_q)  # more than all keys is the same as all, and could overflow
     i = np.arange(T_q, like=like)[:, None] + (T_k - T_q)  # (T_q, 1), the positions of the queries
     j = np.arange(T_k, like=like)  # (T_k,)
     return (i - window < j) & (j <= i + ahead)  # (T_q, T_k)

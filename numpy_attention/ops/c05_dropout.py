@@ -59,7 +59,7 @@ def dropout(x: np.ndarray, rate: float, rng: np.random.Generator | None) -> tupl
         return x, DropoutCache(None, 1.0, x.shape, x.dtype)
 
     keep_mask = rng.random(x.shape, dtype=np.float32) >= rate
-    keep_mask = np.asarray(keep_mask, like=x[...])  # on the device of x, which may be a GPU
+    keep_mask = np.asarray(keep_mask, like=x[...])  # on the device of x; x[...] is an array even if x is a scalar
     scale = 1.0 / (1.0 - rate)
     y = x * keep_mask * scale
     return y, DropoutCache(keep_mask, scale, x.shape, x.dtype)

@@ -34,8 +34,9 @@ Fill padding with zeros. The op does not do this, because it would copy k and v 
 If the forward broadcasts the bias along an axis (repeats it there), dbias is summed over this axis, just as db in
 Chapter 1 is summed over the rows.
 
-In the code, `product` and `transposed_product` are `a @ b` and `a^T @ b`. They also allow that several heads of q
-share one head of k and v (Chapter 7), as the appendix explains.
+In the code, `product(a, b)` is `a @ b`, and `transposed_product(a, b, k)` is `a^T @ b`, with as many heads as k. In the
+grouped-query attention of Chapter 17 several heads of q share one head of k and v; the second appendix explains what
+these two functions do then.
 """
 
 import math

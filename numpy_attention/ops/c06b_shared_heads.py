@@ -1,8 +1,9 @@
 """Chapter 6, appendix. Products for query heads that share a head of keys and values
 
 With several heads (Chapter 7), every head has its own scores, and `a @ b` multiplies head by head. In grouped-query
-attention, G heads of q share one head of k and v. Copies of k and v would be a waste: for a key, the G heads are the
-same as one head with G times as many queries. So `fold_heads` puts the queries of the G heads one below the other:
+attention (Chapter 17), G heads of q share one head of k and v. Copies of k and v would be a waste. A key does not care
+from which head a query comes: G heads with T_q queries each are like one head with G T_q queries. So `fold_heads` puts
+the queries of the G heads one below the other:
 
     a (..., H_q, T_q, n)  -->  (..., H_kv, G T_q, n)        H_q = G H_kv
 

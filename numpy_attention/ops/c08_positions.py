@@ -21,8 +21,6 @@ depends on j - t only. By Chapter 1 the gradient of y = R x is dx = R^T dy, and 
 
     dx_1 = dy_1 cos(a) + dy_2 sin(a)     dx_2 = dy_2 cos(a) - dy_1 sin(a)
 
-If a model learns the cosines and sines: dcos = dy_1 x_1 + dy_2 x_2, dsin = dy_2 x_1 - dy_1 x_2.
-
 Models differ in which two coordinates form a pair: "half" pairs i with i + d_k / 2, "interleaved" pairs 2i with 2i + 1.
 A model with the wrong pairing raises no error, and its vectors keep their norms. Only its output is wrong.
 
@@ -34,7 +32,7 @@ ALiBi. Do not change the vectors. Lower each score by the distance times a slope
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -49,11 +47,11 @@ from numpy_attention.errors import (
     require_size,
     shape_error,
 )
-from numpy_attention.ops.c01a_sums import sum_to_shape
 from numpy_attention.ops.c04_masks import query_and_key_lengths
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "x: ... T d_k"
+PAIRINGS = ("half", "interleaved")
 
 
 def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.float32) -> np.ndarray:
@@ -82,45 +80,6 @@ def sinusoidal_positions(length: int, d_model: int, dtype: type | np.dtype = np.
     return table.astype(dtype)
 
 
-def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str = "half") -> tuple[np.ndarray, Any]:
-    """Turn the first 2 n columns of each vector, pair by pair; cos and sin may be any numbers.
-
-    Formula: (y_1, y_2) = (x_1 cos - x_2 sin, x_1 sin + x_2 cos) for each pair
-
-    Shapes: x (..., T, d_k), cos and sin broadcastable to (..., T, n) with 2 n <= d_k -> y as x.
-    pairing "half": (x_1, x_2) = columns (i, i + n); "interleaved": columns (2i, 2i + 1).
-
-    Raises: ValueError for an unknown pairing or shapes that do not fit; TypeError unless all are floats of one dtype.
-
-    Source: Su et al., RoFormer (2021), section 3.4.2; part of the width: Black et al., GPT-NeoX-20B (2022).
-
-    >>> rotate(np.array([[1.0, 2.0, 5.0]]), cos=np.array([0.0]), sin=np.array([1.0]))[0]
-    array([[-2.,  1.,  5.]])
-    """
-    _check_rotate(x, cos, sin, pairing)
-    y = x.copy()  # the other columns pass unchanged
-    n = cos.shape[-1]
-    (x_1, x_2), (y_1, y_2) = _pairs(x, n, pairing), _pairs(y, n, pairing)  # (..., T, n) each
-    y_1[...] = x_1 * cos - x_2 * sin
-    y_2[...] = x_2 * cos + x_1 * sin
-    return y, (x, cos, sin, pairing)
-
-
-def rotate_backward(dy: np.ndarray, cache: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Gradients of `rotate`: dx = turn dy back, dcos = dy_1 x_1 + dy_2 x_2, dsin = dy_2 x_1 - dy_1 x_2.
-
-    Shapes: dy as y -> dx, dcos, dsin with the shapes of x, cos, sin
-    """
-    x, cos, sin, pairing = cache
-    require_cotangent("rotate_backward", "dy", dy, x.shape, x.dtype)
-    (x_1, x_2), (dy_1, dy_2) = (_pairs(one, cos.shape[-1], pairing) for one in (x, dy))  # (..., T, n) each
-    # y_1 = x_1 cos - x_2 sin, y_2 = x_2 cos + x_1 sin
-    dx, _ = rotate(dy, cos, -sin, pairing)
-    dcos = sum_to_shape(dy_1 * x_1 + dy_2 * x_2, cos.shape)
-    dsin = sum_to_shape(dy_2 * x_1 - dy_1 * x_2, sin.shape)
-    return dx, dcos, dsin
-
-
 class RotaryCache(NamedTuple):
     """The cosines and sines of the angles (position times frequency), and the pairing of the coordinates."""
 
@@ -139,7 +98,7 @@ def rotary(
     Formula: (y_1, y_2) = R(t f_i) (x_1, x_2), f_i = base^(-2i / d_k) unless given
 
     Shapes: x (..., T, d_k), positions broadcastable to (..., T), frequencies (n,) with 2 n <= d_k -> y as x. Without
-    frequencies d_k must be even. `rotate` explains pairing.
+    frequencies d_k must be even. `turn` explains pairing.
 
     Units: positions in tokens, angles in radians, frequencies in radians per token.
 
@@ -151,8 +110,9 @@ def rotary(
     >>> rotary(np.array([[1.0, 0.0]]), np.array([1]))[0].round(4)
     array([[0.5403, 0.8415]])
     """
+    require_choice("rotary", "pairing", pairing, PAIRINGS, '"half" or "interleaved"')
     cos, sin = rotary_tables(x, positions, base, frequencies)
-    return rotate(x, cos, sin, pairing)[0], RotaryCache(cos, sin, pairing, x.shape)
+    return turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
 
 
 def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
@@ -163,7 +123,26 @@ def rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:
     cos, sin, pairing, shape = cache
     require_cotangent("rotary_backward", "dy", dy, shape, cos.dtype)
     # y = R(a) x, and R(a)^T = R(-a)
-    return rotate(dy, cos, -sin, pairing)[0]
+    return turn(dy, cos, -sin, pairing)
+
+
+def turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> np.ndarray:
+    """Turn the first 2 n columns of each vector, pair by pair; the other columns pass unchanged.
+
+    Shapes: x (..., T, d_k), cos and sin broadcastable to (..., T, n) with 2 n <= d_k -> y as x.
+    pairing "half": (x_1, x_2) = columns (i, i + n); "interleaved": columns (2i, 2i + 1).
+    """
+    y = x.copy()
+    (x_1, x_2), (y_1, y_2) = pairs_of(x, cos, pairing), pairs_of(y, cos, pairing)  # (..., T, n) each, views
+    y_1[...] = x_1 * cos - x_2 * sin
+    y_2[...] = x_2 * cos + x_1 * sin
+    return y
+
+
+def pairs_of(x: np.ndarray, cos: np.ndarray, pairing: str) -> tuple[np.ndarray, np.ndarray]:
+    """The two coordinates of all pairs, as views of x."""
+    n = cos.shape[-1]
+    return (x[..., :n], x[..., n : 2 * n]) if pairing == "half" else (x[..., : 2 * n : 2], x[..., 1 : 2 * n : 2])
 
 
 def rotary_tables(
@@ -187,7 +166,7 @@ def alibi_slopes(num_heads: int) -> np.ndarray:
     """How strongly each head prefers near keys: slopes in a geometric sequence.
 
     Formula: 2^(-8 h / H) for h = 1 ... H when H is a power of two. Otherwise let P be the next lower power of two:
-    first the slopes for P heads, then every second slope for 2 P heads, H slopes in all.
+    the P slopes of P heads, then the first, third, fifth ... slope of 2 P heads, until there are H.
 
     Shapes: -> (num_heads,)
 
@@ -227,21 +206,6 @@ def alibi_bias(num_heads: int, T_q: int, T_k: int | None = None, dtype: type | n
     T_q, T_k = query_and_key_lengths("alibi_bias", T_q, T_k)
     distance = np.abs(np.arange(T_q)[:, None] + (T_k - T_q) - np.arange(T_k))  # (T_q, T_k)
     return (alibi_slopes(num_heads)[:, None, None] * -distance).astype(dtype)
-
-
-def _pairs(x: np.ndarray, n: int, pairing: str) -> tuple[np.ndarray, np.ndarray]:
-    return (x[..., :n], x[..., n : 2 * n]) if pairing == "half" else (x[..., : 2 * n : 2], x[..., 1 : 2 * n : 2])
-
-
-def _check_rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, pairing: str) -> None:
-    check_shapes("rotate", SHAPES, x=x)
-    require_float("rotate", x=x, cos=cos, sin=sin)
-    require_choice("rotate", "pairing", pairing, ("half", "interleaved"), '"half" or "interleaved"')
-    n = cos.shape[-1] if cos.ndim else x.shape[-1]
-    for name, one in {"cos": cos, "sin": sin}.items():
-        if 2 * n > x.shape[-1] or not broadcasts_to(one.shape, (*x.shape[:-1], n)):
-            expected = f"broadcastable to (..., T, n) with 2 n <= d_k, for x {x.shape}"
-            raise shape_error("rotate", name, expected, one.shape, "one number for each pair of columns")
 
 
 def _check_rotary(x: np.ndarray, positions: np.ndarray, base: float, frequencies: np.ndarray | None) -> None:

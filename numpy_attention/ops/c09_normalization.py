@@ -26,9 +26,8 @@ Multiply by dx_hat_i and sum over i. Write mean(.) for the average over the d el
     dx = r * (dx_hat - mean(dx_hat) - x_hat * mean(dx_hat * x_hat))
 
 Geometrically, at eps = 0, this formula removes two parts of dx_hat: the part along the vector of ones and the part
-along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. (A positive
-eps makes x_hat a little shorter than sqrt(d). Then a little of the part along x_hat remains, as it must: if x grows,
-the weight of eps falls, and x_hat grows a little too.)
+along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. With eps
+above 0 a longer x has a slightly longer x_hat, so a little of the part along x_hat remains.
 
 RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). So no path goes through the mean:
 

@@ -24,14 +24,13 @@ It takes the same memory as x, and the backward is a single product.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_choice, require_cotangent, require_number
 from numpy_attention.ops.c10a_erf import erf
-from numpy_attention.pieces import in_pieces
+from numpy_attention.pieces import piece_by_piece
 from numpy_attention.shapes import check_shapes
 
 SHAPES = "x: ..."
@@ -98,11 +97,12 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
     require_choice("gelu", "approximate", approximate, ("tanh", "none"), '"tanh" or "none" (the exact form, by erf)')
     normal = _normal_by_tanh if approximate == "tanh" else _normal_by_erf
 
-    def f(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def value_and_slope(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         P, dP = normal(x.clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
         return x * P, P + x * dP  # f(x), f'(x)
 
-    return _piece_by_piece(f, x)
+    y, slope = piece_by_piece(value_and_slope, x)
+    return y, ActivationCache(slope)
 
 
 def gelu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
@@ -133,12 +133,13 @@ def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache
     check_shapes("silu", SHAPES, x=x)
     alpha = require_number("silu", "alpha", alpha)
 
-    def f(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def value_and_slope(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(over="ignore"):  # exp(1000) overflows to inf; 1 / inf = 0 is correct
             s = 1.0 / (1.0 + np.exp(-alpha * x))
         return x * s, s + alpha * (1.0 - s) * (x * s)  # f(x), f'(x)
 
-    return _piece_by_piece(f, x)
+    y, slope = piece_by_piece(value_and_slope, x)
+    return y, ActivationCache(slope)
 
 
 def silu_backward(dy: np.ndarray, cache: ActivationCache) -> np.ndarray:
@@ -166,11 +167,3 @@ def _normal_by_erf(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     P = (1.0 + erf(x / math.sqrt(2.0))) / 2.0
     dP = np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
     return P, dP
-
-
-def _piece_by_piece(f: Callable[[np.ndarray], Any], x: np.ndarray) -> tuple[np.ndarray, ActivationCache]:
-    """y and the slope, both computed by f in short pieces of x: f passes over x many times (`pieces.py`)."""
-    y, slope = np.empty_like(x, order="C"), np.empty_like(x, order="C")
-    for x_piece, y_piece, slope_piece in in_pieces(x, y, slope):
-        y_piece[...], slope_piece[...] = f(x_piece)
-    return y, ActivationCache(slope)

@@ -1,7 +1,7 @@
 """Chapter 11, continued. The losses of the standard: log-probabilities, class weights, sums
 
-Other libraries split the cross-entropy into two functions, and give it three more options. The language models of this
-book need neither; the cases of the ONNX standard do.
+The ONNX standard, as other libraries, splits the cross-entropy into two functions, and gives it three more options. The
+language models of this book do without them.
 
 The log-softmax y = x - logsumexp(x) is the logarithm of p, finite even where p is rounded to zero. The derivative of
 logsumexp(x) with respect to x_j is p_j (Chapter 11), so

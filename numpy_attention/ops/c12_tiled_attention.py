@@ -26,29 +26,36 @@ softmax needs all keys, not only the keys of the tile. It can be computed withou
 Besides the inputs and results, memory holds only L, D and a few tiles, so the memory grows with T, not with T^2. A
 causal tile that is completely in the future is skipped, which halves the work. With a window, tiles too far in the past
 are skipped as well, and the work grows only with T. Before the first key l and a are 0, and m is the lowest finite
-number. A query that sees no key keeps these values. At the end, we divide by max(l, 1) in place of l: its y is 0, its L
-is this lowest number, and the backward computes the weights exp(-inf - L) = 0.
+number. A query that sees no key keeps these values; for every other query l is at least 1, since its largest score adds
+exp(0). So we divide by max(l, 1): a query without keys gets y = 0, its L is the lowest number, and its weights in the
+backward are exp(-inf - L) = 0.
 
-The heads are independent of each other, so `forward_in_tiles` and `backward_in_tiles` may share them among threads
-(`share`). There is no dropout of the weights here: a model that trains with dropout uses the attention of Chapter 6.
-The appendix explains which tiles exist, and how a band acts on a tile. Models attend in tiles if the text is long
-(Chapter 21, appendix).
+The two functions `online_softmax` and `online_softmax_backward` do this for some queries of some heads. The appendix
+calls them for all queries and heads; it explains which tiles exist, and how a band acts on a tile. There is no dropout
+of the weights here: a model that trains with dropout uses the attention of Chapter 6. Models attend in tiles if the
+text is long (Chapter 21, appendix).
 """
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from numpy_attention.errors import require_cotangent, require_float, require_size, value_error
-from numpy_attention.ops.c01a_sums import dot_in_rows, sum_in_rows
+from numpy_attention.ops.c01a_sums import sum_in_rows
 from numpy_attention.ops.c06_attention import check_attention_arguments
 from numpy_attention.ops.c06b_shared_heads import fold_heads
-from numpy_attention.ops.c12a_tiles import Band, Pairs, TileSize, head_tiles, key_tiles, query_tiles, tile_size
+from numpy_attention.ops.c12a_tiles import (
+    Band,
+    Pairs,
+    TileSize,
+    backward_in_tiles,
+    forward_in_tiles,
+    group,
+    tile_size,
+)
 from numpy_attention.shapes import check_shapes
-from numpy_attention.threads import share
 
 
 class TiledAttentionCache(NamedTuple):
@@ -97,7 +104,10 @@ def tiled_attention(
     """
     band = Band(causal, window, slopes, ahead)
     check_tiled("tiled_attention", q, k, v, mask, band, scale, block_size)
-    return forward_in_tiles(q, k, v, Pairs(mask, band, q, k), scale, block_size)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    pairs, tile = Pairs(mask, band, q, k), tile_size(block_size, k.shape[-2], band)
+    y, L = forward_in_tiles(online_softmax, q, k, v, pairs, scale, tile)
+    return y, TiledAttentionCache(q, k, v, y, L, pairs, scale, tile)
 
 
 def tiled_attention_backward(
@@ -108,33 +118,7 @@ def tiled_attention_backward(
     Shapes: dy (..., H_q, T_q, d_v) -> dq, dk, dv as q, k, v
     """
     require_cotangent("tiled_attention_backward", "dy", dy, cache.y.shape, cache.y.dtype)
-    return backward_in_tiles(dy, cache, online_softmax_backward)
-
-
-def forward_in_tiles(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, pairs: Pairs, scale: float | None, block_size: int | None
-) -> tuple[np.ndarray, TiledAttentionCache]:
-    """Run `online_softmax` for all heads and queries; `pairs` changes the scores of a tile.
-
-    Shapes: -> y (..., H_q, T_q, d_v)
-    """
-    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
-    T_q, T_k = q.shape[-2], k.shape[-2]
-    tile = tile_size(block_size, T_k, pairs.band.causal or pairs.band.ahead is not None)
-    qg, kg, vg = _group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
-    y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))  # (N, G, T_q, d_v)
-    L = np.empty_like(q, shape=(*qg.shape[:3], 1))
-
-    def forward_of_heads(heads: slice) -> None:
-        for rows in query_tiles(T_q, tile):
-            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])
-            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
-            y_tile, L_tile = online_softmax(q_tile, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows))
-            y[heads, :, rows], L[heads, :, rows] = _unfold(y_tile, rows), _unfold(L_tile, rows)
-
-    share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
-    y = y.reshape(*q.shape[:-1], v.shape[-1])
-    return y, TiledAttentionCache(q, k, v, y, L, pairs, scale, tile)
+    return backward_in_tiles(online_softmax_backward, dy, cache)
 
 
 def online_softmax(
@@ -157,29 +141,6 @@ def online_softmax(
         m = new_m
     l = np.maximum(l, 1.0)  # only a query that sees no key has l < 1: 0, with a = 0
     return a / l, m + np.log(l)
-
-
-def backward_in_tiles(
-    dy: np.ndarray, cache: TiledAttentionCache, of_queries: Callable[..., np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Run `of_queries`, usually `online_softmax_backward`, for all heads and queries; return dq, dk and dv."""
-    q, k, v, y, L, pairs, scale, tile = cache
-    qg, kg, vg = _group(q, k, v)
-    T_q, T_k = q.shape[-2], k.shape[-2]
-    dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
-    D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
-    dq, dk, dv = np.empty_like(qg), np.zeros_like(kg), np.zeros_like(vg)
-
-    def backward_of_heads(heads: slice) -> None:
-        for rows in query_tiles(T_q, tile):
-            q_tile, dy_tile, L_tile, D_tile = (fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D))
-            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
-            inputs = q_tile * scale, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows)
-            dq_tile = of_queries(dy_tile, L_tile, D_tile, *inputs, dk[heads], dv[heads])
-            dq[heads, :, rows] = scale * _unfold(dq_tile, rows)
-
-    share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
-    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
 
 
 def online_softmax_backward(
@@ -223,29 +184,11 @@ def tiled_attention_weights(cache: TiledAttentionCache) -> np.ndarray:
     array([[0.5, 0.5, 0. ]])
     """
     q, k = cache.q, cache.k
-    qg, kg, _ = _group(q, k, cache.v)
+    qg, kg, _ = group(q, k, cache.v)
     s = fold_heads(qg * cache.scale, kg) @ kg.swapaxes(-1, -2)  # (N, G T_q, T_k)
     s = cache.pairs.forward(slice(0, len(kg)), slice(0, q.shape[-2]), slice(0, k.shape[-2]), s)
     s -= fold_heads(cache.L, kg)
     return np.exp(s, out=s).reshape(*q.shape[:-1], k.shape[-2])
-
-
-def _unfold(x: np.ndarray, rows: slice) -> np.ndarray:
-    """The inverse of `fold_heads` for a tile: (n, G t_q, d) -> (n, G, t_q, d)."""
-    t_q = rows.stop - rows.start
-    return x.reshape(len(x), x.shape[1] // t_q, t_q, x.shape[2])
-
-
-def _group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping).
-
-    Every tile of queries reads all keys and values, and reads them faster if the rows of a head are neighbours in
-    memory. After `split_heads` they are not, so k and v are copied.
-    """
-    N = math.prod(k.shape[:-2])
-    G = math.prod(q.shape[:-2]) // max(N, 1)
-    k, v = np.asarray(k, order="C", like=k), np.asarray(v, order="C", like=v)
-    return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
 
 
 def check_tiled(

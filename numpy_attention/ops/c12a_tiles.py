@@ -1,4 +1,4 @@
-"""Chapter 12, appendix. The tiles: which tiles exist, and how a band acts on them
+"""Chapter 12, appendix. The tiles: which tiles exist, how a band acts on them, and the loop over all of them
 
 If the positions alone decide which pairs are visible, no T x T mask is needed. Let p = i + T_k - T_q be the position of
 query i among the keys. (The last query and the last key have the same position, as in Chapters 4 and 8.) A Band has
@@ -11,16 +11,22 @@ four fields:
 
 All four are applied to one tile at a time. With a window, the tiles of keys begin at the first key that a query of the
 current tile sees, and end at the last one.
+
+Heads are independent of each other. So `forward_in_tiles` and `backward_in_tiles` take several heads together if their
+tiles are small, and may share the heads among threads (Chapter 30).
 """
 
 import math
 import sys
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from numpy_attention.threads import lent_threads
+from numpy_attention.ops.c01a_sums import dot_in_rows
+from numpy_attention.ops.c06b_shared_heads import fold_heads
+from numpy_attention.threads import lent_threads, share
 
 TILE_ELEMENTS = 2**17  # scores computed at a time: half a megabyte in float32, which fits into a fast cache
 FEW_SCORES = 2**16  # to compute so few scores takes less time than to wake up a second thread and to wait for it
@@ -58,14 +64,14 @@ class TileSize(NamedTuple):
     keys: int
 
 
-def tile_size(block_size: int | None, T_k: int, causal: bool) -> TileSize:
+def tile_size(block_size: int | None, T_k: int, band: Band) -> TileSize:
     """Square tiles of block_size, or by default the fastest tiles: they are large, since many small calls cost time.
 
     Causal tiles have fewer queries: half of the queries x queries scores on the diagonal are hidden, but computed.
     """
     if block_size is not None:
         return TileSize(int(block_size), int(block_size))
-    if not causal:
+    if not band.causal and band.ahead is None:
         return TileSize(512, 512)
     return TileSize(128 if T_k <= 2048 else 256, 512)
 
@@ -155,3 +161,68 @@ class Pairs:
             seen = self.mask[:, rows, columns][self.mask_index[heads]]  # (n, G, t_q or 1, t_k or 1)
             np.copyto(s, -np.inf, where=~seen)
         return scores
+
+
+def forward_in_tiles(
+    of_queries: Callable[..., tuple[np.ndarray, np.ndarray]], q: np.ndarray, k: np.ndarray, v: np.ndarray,
+    pairs: Pairs, scale: float, tile: TileSize,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Call `of_queries`, the online softmax, for every tile of queries; `pairs` changes the scores of a tile.
+
+    Shapes: -> y (..., H_q, T_q, d_v), L (N, G, T_q, 1)
+    """
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    qg, kg, vg = group(q, k, v)  # (N, G, T_q, d_k), (N, T_k, d_k), (N, T_k, d_v)
+    y = np.empty_like(q, shape=(*qg.shape[:3], v.shape[-1]))  # (N, G, T_q, d_v)
+    L = np.empty_like(q, shape=(*qg.shape[:3], 1))
+
+    def forward_of_heads(heads: slice) -> None:
+        for rows in query_tiles(T_q, tile):
+            q_tile = fold_heads(qg[heads, :, rows] * scale, kg[heads])  # (n, G t_q, d_k)
+            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
+            y_tile, L_tile = of_queries(q_tile, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows))
+            y[heads, :, rows], L[heads, :, rows] = _unfold(y_tile, rows), _unfold(L_tile, rows)
+
+    share(forward_of_heads, head_tiles(qg.shape, T_k, tile))
+    return y.reshape(*q.shape[:-1], v.shape[-1]), L
+
+
+def backward_in_tiles(
+    of_queries: Callable[..., np.ndarray], dy: np.ndarray, cache: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Call `of_queries`, the backward of the online softmax, for every tile of queries; return dq, dk and dv."""
+    q, k, v, y, L, pairs, scale, tile = cache
+    T_q, T_k = q.shape[-2], k.shape[-2]
+    qg, kg, vg = group(q, k, v)
+    dyg = dy.reshape(*qg.shape[:3], v.shape[-1])  # (N, G, T_q, d_v)
+    D = dot_in_rows(dyg, y.reshape(dyg.shape))  # (N, G, T_q, 1)
+    dq, dk, dv = np.empty_like(qg), np.zeros_like(kg), np.zeros_like(vg)
+
+    def backward_of_heads(heads: slice) -> None:
+        for rows in query_tiles(T_q, tile):
+            q_tile, dy_tile, L_tile, D_tile = (fold_heads(x[heads, :, rows], kg[heads]) for x in (qg, dyg, L, D))
+            tiles = key_tiles(rows, T_q, T_k, tile, pairs.band)
+            inputs = q_tile * scale, kg[heads], vg[heads], tiles, partial(pairs.forward, heads, rows)
+            dq_tile = of_queries(dy_tile, L_tile, D_tile, *inputs, dk[heads], dv[heads])
+            dq[heads, :, rows] = scale * _unfold(dq_tile, rows)
+
+    share(backward_of_heads, head_tiles(qg.shape, T_k, tile))
+    return dq.reshape(q.shape), dk.reshape(k.shape), dv.reshape(v.shape)
+
+
+def group(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Merge all leading axes into N key heads; G query heads share each key head (G = 1 without grouping).
+
+    Every tile of queries reads all keys and values, and reads them faster if the rows of a head are neighbours in
+    memory. After `split_heads` they are not, so k and v are copied.
+    """
+    N = math.prod(k.shape[:-2])
+    G = math.prod(q.shape[:-2]) // max(N, 1)
+    k, v = np.asarray(k, order="C", like=k), np.asarray(v, order="C", like=v)
+    return q.reshape(N, G, *q.shape[-2:]), k.reshape(N, *k.shape[-2:]), v.reshape(N, *v.shape[-2:])
+
+
+def _unfold(x: np.ndarray, rows: slice) -> np.ndarray:
+    """The inverse of `fold_heads` for a tile: (n, G t_q, d) -> (n, G, t_q, d)."""
+    t_q = rows.stop - rows.start
+    return x.reshape(len(x), x.shape[1] // t_q, t_q, x.shape[2])

@@ -29,7 +29,9 @@ def attend(
     q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None, bias: np.ndarray | None, band: Band | None,
     dropout: float, rng: np.random.Generator | None,
 ) -> tuple[np.ndarray, AttendCache]:
-    """y = softmax(scale q k^T + bias) v, with all weights at once, or with a band in tiles; then `mask` hides padding.
+    """y = softmax(scale q k^T + bias) v, with all weights at once, or in tiles if there is a band.
+
+    With a band, `mask` only hides padding.
 
     Raises: ValueError for dropout with a band, and as both forms.
     """

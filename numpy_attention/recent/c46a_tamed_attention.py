@@ -35,12 +35,11 @@ from numpy_attention.ops.c06_attention import check_attention_arguments
 from numpy_attention.ops.c06b_shared_heads import product, transposed_product
 from numpy_attention.ops.c12_tiled_attention import (
     TiledAttentionCache,
-    backward_in_tiles,
     check_tiled,
-    forward_in_tiles,
+    online_softmax,
     online_softmax_backward,
 )
-from numpy_attention.ops.c12a_tiles import Band, Pairs
+from numpy_attention.ops.c12a_tiles import Band, Pairs, backward_in_tiles, forward_in_tiles, tile_size
 from numpy_attention.recent.c46_scores import (
     CAPS,
     softcap_backward,
@@ -201,9 +200,12 @@ def tamed_tiled_attention(
     _check_taming("tamed_tiled_attention", q, softcap, sink)
     pairs = CappedPairs(mask, band, q, k)
     pairs.softcap = softcap
-    y, tiles = forward_in_tiles(q, k, v, pairs, scale, block_size)
+    scale = 1.0 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
+    tile = tile_size(block_size, k.shape[-2], band)
+    y, L = forward_in_tiles(online_softmax, q, k, v, pairs, scale, tile)
+    tiles = TiledAttentionCache(q, k, v, y, L, pairs, scale, tile)
     if sink is not None:
-        L = tiles.L.reshape(*q.shape[:-1], 1)  # (..., H_q, T_q, 1)
+        L = L.reshape(*q.shape[:-1], 1)  # (..., H_q, T_q, 1)
         m = np.maximum(L, sink[:, None, None])
         with_sink = m + np.log(np.exp(L - m) + np.exp(sink[:, None, None] - m))
         y = y * np.exp(L - with_sink)
@@ -219,7 +221,7 @@ def tamed_tiled_attention_backward(dy: np.ndarray, cache: TamedTilesCache) -> tu
     tiles, sink, softcap = cache
     require_cotangent("tamed_tiled_attention_backward", "dy", dy, tiles.y.shape, tiles.y.dtype)
     of_queries = online_softmax_backward if softcap is None else partial(capped_softmax_backward, softcap)
-    dq, dk, dv = backward_in_tiles(dy, tiles, of_queries)
+    dq, dk, dv = backward_in_tiles(of_queries, dy, tiles)
     if sink is None:
         return dq, dk, dv, None
     # weights, p = softmax([scores, sink])

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.errors import dtype_error, require_choice, require_number, require_size, value_error
-from numpy_attention.ops.c08_positions import SHAPES, RotaryCache, rotary_backward, rotary_tables, rotate
+from numpy_attention.ops.c08_positions import PAIRINGS, SHAPES, RotaryCache, rotary_backward, rotary_tables, turn
 from numpy_attention.shapes import check_shapes
 
 TOKENS = "original_max_position_embeddings"
@@ -93,12 +93,13 @@ def scaled_rotary(
     Source: Peng, Quesnelle, Fan, Shippole, YaRN (2023), section 3.4; part of the width: GPT-NeoX-20B (2022).
     """
     check_shapes("scaled_rotary", SHAPES, x=x)
+    require_choice("scaled_rotary", "pairing", pairing, PAIRINGS)
     frequencies = rotary_frequencies(x.shape[-1] if width is None else width, base, scaling)
     cos, sin = rotary_tables(x, positions, base, frequencies)
     if scaling and scaling.get("rope_type", scaling.get("type")) == "yarn":
         longer = yarn_temperature(scaling["factor"])
         cos, sin = longer * cos, longer * sin
-    return rotate(x, cos, sin, pairing)[0], RotaryCache(cos, sin, pairing, x.shape)
+    return turn(x, cos, sin, pairing), RotaryCache(cos, sin, pairing, x.shape)
 
 
 def scaled_rotary_backward(dy: np.ndarray, cache: RotaryCache) -> np.ndarray:

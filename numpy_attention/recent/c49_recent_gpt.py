@@ -181,9 +181,9 @@ class RecentBlock(Block):
         if options.get("cross_attention"):
             raise value_error("RecentBlock", "cross_attention", "False", True, "DecoderBlock has cross-attention")
         same: dict[str, Any] = {"bias": bias, "dropout": dropout, "dtype": dtype}
-        options |= {**same, "attention": RecentAttention(d_model, num_heads, rng, **same | (attention or {}))}
-        options |= {"norm": norm, "norm_eps": norm_eps, "pre_norm": pre_norm or branch_norm}
-        super().__init__(d_model, num_heads, d_ff, rng, **options)
+        options |= {"norm": norm, "norm_eps": norm_eps, "pre_norm": pre_norm or branch_norm, **same}
+        super().__init__(d_model, num_heads, d_ff, rng, attention={"d_k": 1}, **options)
+        self.attention = RecentAttention(d_model, num_heads, rng, **same | (attention or {}))
         self.window = window
         if branch_norm and not pre_norm:
             self.norm_1, self.norm_2 = NoNorm(), NoNorm()

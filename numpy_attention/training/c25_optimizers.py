@@ -60,11 +60,12 @@ class SGD:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
         self.steps += 1
-        for name, parameter in self.parameters.items():
-            for p, g, u in in_pieces(parameter, grads[name], self.u.get(name, grads[name])):
-                if self.momentum:  # without it, u is g
-                    u[...] = self.momentum * u + g
-                p -= rate * u
+        for name, p in self.parameters.items():
+            u = grads[name]
+            if self.momentum:
+                u = self.u[name]
+                u[...] = self.momentum * u + grads[name]
+            p -= rate * u
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything besides the parameters that the next step needs, as arrays to save."""

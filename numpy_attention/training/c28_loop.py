@@ -54,17 +54,29 @@ def train(
     require_size("train", "accumulate", accumulate)
     losses = []
     for step, batch in enumerate(batches):
-        loss: Any = 0.0
-        grads: dict[str, np.ndarray] = {}
-        for shard, weight in weighted_shards(batch, accumulate):
-            of_shard, cache = model.loss(*shard, training=True, rng=rng)
-            loss = loss + weight * of_shard.astype(np.float64)
-            for name, g in model.backward(cache, dloss=weight).items():
-                grads[name] = grads[name] + g if name in grads else g
+        if accumulate > 1:
+            loss, grads = in_shards(model, batch, accumulate, rng)
+        else:
+            loss, cache = model.loss(*batch, training=True, rng=rng)
+            grads = model.backward(cache)
         learning_rate = rate(step) if rate else optimizer.learning_rate
         loss, _ = take_step(optimizer, loss, grads, learning_rate, clip)
         losses.append(loss)
     return losses
+
+
+def in_shards(
+    model: Any, batch: Batch, count: int, rng: np.random.Generator | None
+) -> tuple[Any, dict[str, np.ndarray]]:
+    """The loss of a batch and its gradients, one shard after the other."""
+    loss: Any = 0.0
+    grads: dict[str, np.ndarray] = {}
+    for shard, weight in weighted_shards(batch, count):
+        of_shard, cache = model.loss(*shard, training=True, rng=rng)
+        loss = loss + weight * of_shard.astype(np.float64)
+        for name, g in model.backward(cache, dloss=weight).items():
+            grads[name] = grads[name] + g if name in grads else g
+    return loss, grads
 
 
 def shards(batch: Batch, count: int) -> list[Batch]:

@@ -12,7 +12,7 @@ from numpy_attention.threads import lend
 
 @pytest.mark.parametrize("block_size", [64, None])
 def test_number_of_tiles_of_a_window_grows_linearly_with_the_text(block_size: int | None) -> None:
-    size = tiles.tile_size(block_size, 4096, True)
+    size = tiles.tile_size(block_size, 4096, na.Band(causal=True))
 
     def scores(T: int, band: na.Band) -> int:
         rows = list(tiles.query_tiles(T, size))
