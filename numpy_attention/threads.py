@@ -1,10 +1,11 @@
-"""Threads: how many BLAS uses, and threads that a caller lends to an op.
+"""Threads: how many BLAS uses, and threads that a caller lends to an op or an optimizer.
 
 BLAS divides large matrix products among its own threads. On a busy machine these threads wait for each other longer
 than they compute. So BLAS uses one thread if ours share the work (Chapter 30) and for each next token (Chapter 23).
 
 A batch of one long text cannot be cut. So `Workers.lent` lends our threads, and tiled attention shares its heads among
-them. Only the thread that called `lend` can use them, so there is no deadlock.
+them; in a large step, Adam shares its pieces. Only the thread that called `lend` can use the threads, so there is no
+deadlock.
 """
 
 import functools

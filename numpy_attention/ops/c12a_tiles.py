@@ -138,23 +138,14 @@ class Pairs:
         Shapes: scores (n, G t_q, t_k), changed in place -> the same array
         """
         s = scores.reshape(scores.shape[0], -1, rows.stop - rows.start, scores.shape[-1])  # (n, G, t_q, t_k), a view
-        window, last_ahead = self.band.window, self.band.last_ahead
-        nearest, farthest = rows.start + self.offset, rows.stop - 1 + self.offset  # positions of these queries
-
-        def distance(first: int, end: int) -> np.ndarray:  # (t_q, end - first), negative in the future
-            positions = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1)
-            return positions - np.arange(first, end, like=s)
-
+        p = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1), positions of the queries
+        distance = p - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
         if self.slopes is not None:
-            far = np.abs(distance(columns.start, columns.stop))
-            s -= self.slopes[heads][..., None, None] * far.astype(s.dtype)
-        first = max(columns.start, nearest + last_ahead + 1)  # the first query of the tile sees no key from here on
-        if first < columns.stop:
-            np.copyto(s[..., first - columns.start :], -np.inf, where=distance(first, columns.stop) < -last_ahead)
-        if window is not None:
-            end = min(columns.stop, farthest - window + 1)  # the last query of the tile sees no key before this key
-            if columns.start < end:
-                np.copyto(s[..., : end - columns.start], -np.inf, where=distance(columns.start, end) >= window)
+            s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
+        if columns.stop - 1 > rows.start + self.offset + self.band.last_ahead:  # the last key, for the first query
+            np.copyto(s, -np.inf, where=distance < -self.band.last_ahead)
+        if self.band.window is not None:
+            np.copyto(s, -np.inf, where=distance >= self.band.window)
         if self.mask is not None:
             rows = rows if self.mask.shape[1] > 1 else slice(None)
             columns = columns if self.mask.shape[2] > 1 else slice(None)

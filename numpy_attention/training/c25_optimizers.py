@@ -31,14 +31,12 @@ no reason to pull a bias or the gamma of a norm towards zero.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from numpy_attention.errors import require_arrays, require_number, require_size
 from numpy_attention.pieces import in_pieces
-
-WORTH_SHARING = 1_000_000  # parameters; with fewer, threads cost more time than they save
+from numpy_attention.threads import share
 
 
 class SGD:
@@ -79,8 +77,6 @@ class SGD:
 class Adam:
     """Adam: each element moves by its mean gradient divided by its root mean square gradient.
 
-    The elements are independent, so `workers` (threads, Chapter 30) may divide the work without changing the result.
-
     Raises: TypeError or ValueError if the parameters are not contiguous arrays of floats, or if one is listed twice.
 
     Source: Kingma, Ba, Adam (2015), algorithm 1.
@@ -90,7 +86,7 @@ class Adam:
 
     def __init__(
         self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
-        beta_2: float = 0.999, eps: float = 1e-8, workers: Any = None,
+        beta_2: float = 0.999, eps: float = 1e-8,
     ) -> None:
         kind = type(self).__name__
         self.parameters = _checked(kind, parameters)
@@ -101,7 +97,6 @@ class Adam:
         self.steps = 0
         self.m = {name: np.zeros_like(p) for name, p in self.parameters.items()}
         self.v = {name: np.zeros_like(p) for name, p in self.parameters.items()}
-        self.workers = workers if sum(p.size for p in self.parameters.values()) >= WORTH_SHARING else None
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
@@ -112,10 +107,11 @@ class Adam:
             for name, parameter in self.parameters.items()
             for piece in in_pieces(parameter, grads[name], self.m[name], self.v[name])
         ]
-        list((self.workers.map if self.workers else map)(self._update, pieces))
+        share(lambda piece: self._update(*piece), pieces)  # one after the other, or on several threads (Chapter 30)
 
-    def _update(self, piece: tuple[Any, ...]) -> None:
-        p, g, m, v, rate, decay = piece
+    def _update(
+        self, p: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray, rate: float, decay: float
+    ) -> None:
         t = self.steps
         if decay:  # AdamW
             p *= 1 - rate * decay
@@ -147,9 +143,9 @@ class AdamW(Adam):
 
     def __init__(
         self, parameters: Mapping[str, np.ndarray], learning_rate: float = 1e-3, beta_1: float = 0.9,
-        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01, workers: Any = None,
+        beta_2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(parameters, learning_rate, beta_1, beta_2, eps, workers)
+        super().__init__(parameters, learning_rate, beta_1, beta_2, eps)
         self.weight_decay = require_number(type(self).__name__, "weight_decay", weight_decay, at_least=0)
 
 

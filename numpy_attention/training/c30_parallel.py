@@ -23,7 +23,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Self
 
 import numpy as np
@@ -37,6 +37,7 @@ SWITCH_INTERVAL = 1e-4
 # Parameters times tokens of a step. Measured on two cores with models of width 16 to 128: at about this number two
 # threads are as fast as one thread; at a tenth of this number they are half as fast.
 WORTH_THREADS = 30_000_000
+WORTH_SHARING = 1_000_000  # parameters of a step; with fewer, threads cost more time than they save
 
 
 def usable_cores() -> int:
@@ -89,6 +90,10 @@ class Workers:
             with self.lent():
                 return iter([function(item) for item in items])
         return map(function, items) if self._pool is None else self._pool.map(function, items)
+
+    def sharing(self, parameters: int) -> AbstractContextManager[None]:
+        """Inside this context the threads share the step of an optimizer, if it has enough parameters."""
+        return self.lent() if parameters >= WORTH_SHARING else nullcontext()
 
     @contextmanager
     def lent(self) -> Iterator[None]:

@@ -70,7 +70,7 @@ class Trainer:
         self.model.recompute = config.recompute
         self.workers = Workers(self._threads())
         self.shards = self.ranks.size * self.workers.count * config.accumulate
-        self.optimizer = make_optimizer(config, self.model.parameters(), self.workers)
+        self.optimizer = make_optimizer(config, self.model.parameters())
         self.signal = ""  # the signal that this process has received: SIGINT or SIGTERM
         self.stop = False  # any rank has received a signal
         self.step = 0
@@ -142,7 +142,8 @@ class Trainer:
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)
-        loss, norm = take_step(self.optimizer, loss, grads, self.rate(self.step), self.config.clip)
+        with self.workers.sharing(self.model.num_parameters()):
+            loss, norm = take_step(self.optimizer, loss, grads, self.rate(self.step), self.config.clip)
         self.fault = ""
         if not (math.isfinite(loss) and math.isfinite(norm)):
             self.fault = f"the loss is {loss} and the norm of the gradients is {norm}; {self._cause(batch)}"

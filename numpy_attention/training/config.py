@@ -136,14 +136,14 @@ class TrainConfig:
         return dataclasses.asdict(self)
 
 
-def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray], workers: Any) -> SGD | Adam:
+def make_optimizer(config: TrainConfig, parameters: dict[str, np.ndarray]) -> SGD | Adam:
     """The optimizer that the configuration names."""
     c = config
     if c.optimizer == "sgd":
         return SGD(parameters, c.learning_rate, c.beta1)
     if c.optimizer == "adam":
-        return Adam(parameters, c.learning_rate, c.beta1, c.beta2, workers=workers)
-    return AdamW(parameters, c.learning_rate, c.beta1, c.beta2, weight_decay=c.weight_decay, workers=workers)
+        return Adam(parameters, c.learning_rate, c.beta1, c.beta2)
+    return AdamW(parameters, c.learning_rate, c.beta1, c.beta2, weight_decay=c.weight_decay)
 
 
 def command_line() -> list[tuple[str, dict[str, Any]]]:

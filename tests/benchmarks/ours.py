@@ -73,14 +73,15 @@ def model_and_batches(size: str) -> tuple[na.GPT, list[Batch]]:
 def training(model: Any, batches: list[Batch], threads: int) -> Work:
     """Steps with one shard of the batch for each thread."""
     workers = RESOURCES.enter_context(Workers(threads))
-    optimizer = na.AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY, workers=workers)
+    optimizer = na.AdamW(model.parameters(), RATE, 0.9, BETA_2, weight_decay=DECAY)
     return steps(lambda batch: step(model, batch, threads, workers, optimizer), batches)
 
 
 def step(model: Any, batch: Batch, threads: int, workers: Workers, optimizer: na.AdamW) -> float:
     """Forward, backward and AdamW; the loss."""
     loss, grads = loss_and_gradients(model, batch, threads, workers, [None] * threads)
-    optimizer.step(grads)
+    with workers.sharing(model.num_parameters()):
+        optimizer.step(grads)
     return float(loss)
 
 

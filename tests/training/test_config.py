@@ -40,7 +40,7 @@ def test_mapping_round_trips_and_unknown_setting_is_refused_with_its_source():
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_optimizer_gets_its_settings(name):
     config = TrainConfig(optimizer=name, learning_rate=0.5, beta1=0.25, beta2=0.75, weight_decay=0.125)
-    optimizer = make_optimizer(config, {"w": np.zeros((2, 2))}, None)
+    optimizer = make_optimizer(config, {"w": np.zeros((2, 2))})
     assert type(optimizer).__name__.lower() == name
     expected = {"learning_rate": 0.5} | ({"momentum": 0.25} if name == "sgd" else {"beta_1": 0.25, "beta_2": 0.75})
     expected |= {"weight_decay": 0.125} if name == "adamw" else {}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from numpy_attention.pieces import PIECE
-from numpy_attention.training import c25_optimizers as optimizers
+from numpy_attention.threads import lent_threads
 from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW
-from numpy_attention.training.c30_parallel import Workers
+from numpy_attention.training.c30_parallel import WORTH_SHARING, Workers
 
 
 def test_sgd_with_momentum_takes_the_steps_of_the_formula():
@@ -112,20 +112,20 @@ def test_refuses_invalid_parameters_gradients_and_states():
 
 
 @pytest.mark.parametrize("kind", [Adam, AdamW])
-def test_step_with_workers_is_identical(kind, monkeypatch):
+def test_step_with_workers_is_identical(kind):
     rng = np.random.default_rng(5)
     alone = {"w": rng.standard_normal((5, PIECE)), "b": rng.standard_normal(7)}
     shared = {name: p.copy() for name, p in alone.items()}
-    small = {name: p.copy() for name, p in alone.items()}
     grads = {name: rng.standard_normal(p.shape) for name, p in alone.items()}
+    one, three = kind(alone), kind(shared)
     with Workers(3) as workers:
-        assert kind(small, workers=workers).workers is None, "a small model does not use the workers"
-        monkeypatch.setattr(optimizers, "WORTH_SHARING", 0)
-        one, three = kind(alone), kind(shared, workers=workers)
-        assert three.workers is workers
         for _ in range(3):
             one.step(grads)
-            three.step(grads)
+            with workers.sharing(WORTH_SHARING):
+                assert lent_threads() == 3
+                three.step(grads)
+        with workers.sharing(WORTH_SHARING - 1):
+            assert lent_threads() == 1, "a small model does not use the workers"
     for name, p in alone.items():
         np.testing.assert_array_equal(shared[name], p)
         np.testing.assert_array_equal(three.v[name], one.v[name])
