@@ -4,8 +4,7 @@ BLAS divides large matrix products among its own threads. On a busy machine thes
 than they compute. So BLAS uses one thread if ours share the work (Chapter 30) and for each next token (Chapter 23).
 
 A batch of one long text cannot be cut. So `Workers.lent` lends our threads, and tiled attention shares its heads among
-them; in a large step, Adam shares its pieces. Only the thread that called `lend` can use the threads, so there is no
-deadlock.
+them; in a large step, Adam shares its pieces. Only the thread that called `lend` can use them: there is no deadlock.
 """
 
 import functools
