@@ -51,14 +51,14 @@ from numpy_attention.ops.c12c_attend import attend, attend_backward, weights_of
 class MultiHeadAttentionCache(NamedTuple):
     """What backward needs, in the order of the forward; `cache.weights()` returns the weights of all heads."""
 
-    q: Any
-    k: Any
-    v: Any
+    of_q: Any
+    of_k: Any
+    of_v: Any
     turned_q: Any  # None without rotary positions
     turned_k: Any
     attention: Any
-    heads: Any
-    y: Any
+    of_heads: Any
+    of_y: Any
     cross: bool  # keys and values came from a context
 
     def weights(self) -> np.ndarray:
@@ -114,8 +114,8 @@ class MultiHeadAttention(Layer):
     ) -> tuple[np.ndarray, Any]:
         """Compute the output of attention for every position of x.
 
-        `past` is a KV cache, for generation: then there is no backward. A rotary layer needs `positions` with it,
-        because by default they count from 0. A `band` replaces scores_bias and a T x T mask.
+        `past` is a KV cache, for generation: then there is no backward, and a rotary layer needs the positions of the
+        new rows, because by default positions count from 0. A `band` replaces scores_bias and a T x T mask.
         """
         x_kv = x if context is None else without_stored(context, past)
         q, of_q = to_heads(x, self.w_q, self.b_q, self.num_heads)  # (B, H, T_q, d_k)
@@ -142,15 +142,15 @@ class MultiHeadAttention(Layer):
         require_cache("MultiHeadAttention", cache)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)
-        do = concat_heads_backward(do, cache.heads)  # (B, H, T_q, d_v)
+        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.of_y)  # (B, T_q, H d_v)
+        do = concat_heads_backward(do, cache.of_heads)  # (B, H, T_q, d_v)
         # o = attention(rotate(q), rotate(k), v)
         dq, dk, dv = attend_backward(do, cache.attention)
         dq, dk = turned_backward(dq, cache.turned_q), turned_backward(dk, cache.turned_k)
         # q comes from x, k and v from x_kv
-        dx, grads["w_q"], grads["b_q"] = to_heads_backward(dq, self.w_q, cache.q)  # (B, T_q, d_model)
-        dx_kv, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.k)  # (B, T_k, d_model)
-        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
+        dx, grads["w_q"], grads["b_q"] = to_heads_backward(dq, self.w_q, cache.of_q)  # (B, T_q, d_model)
+        dx_kv, grads["w_k"], grads["b_k"] = to_heads_backward(dk, self.w_k, cache.of_k)  # (B, T_k, d_model)
+        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.of_v)
         dx_kv += dx_v
         if cache.cross:
             return dx, dx_kv, flat_gradients(grads)

@@ -21,8 +21,7 @@ The backward functions of the branch, one after the other, compute J_s^T dy. The
 a model is its residual stream. In pre-norm no weight multiplies the first term, dy, on its way down this stream: this
 is why deep transformers can be trained. In post-norm, dy passes through a norm after every sublayer. So a pre-norm
 model can be trained without a slow start (warm-up, Chapter 26). But it needs one more norm after the last block,
-because the residual stream only grows. Many papers write
-pre-LN and post-LN.
+because the residual stream only grows. Other names of the two forms are pre-LN and post-LN.
 """
 
 from typing import Any, NamedTuple
@@ -45,7 +44,8 @@ def residual(
     x: np.ndarray, norm: Layer, sublayer: Any, pre_norm: bool, rate: float, rng: np.random.Generator | None, /,
     **inputs: Any,
 ) -> tuple[np.ndarray, ResidualCache]:
-    """Add the output of a sublayer to x, as in one of the two pictures; the sublayer is a layer, and gets `inputs` too.
+    """Add the output of a sublayer to x, as in one of the two pictures; the sublayer is a layer, and gets the
+    `inputs` too.
 
     Shapes: x (B, T, d_model) -> y (B, T, d_model); the sublayer keeps the shape and returns a new array.
 

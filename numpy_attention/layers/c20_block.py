@@ -83,14 +83,14 @@ class Block(Layer):
         """
         self.check_context(context)
         past, past_cross = past if isinstance(past, tuple) else (past, None)
-        how = self.pre_norm, self.dropout, rng
+        how = self.pre_norm, self.dropout, rng  # of the residual connection; a sublayer has its own dropout
         inputs = {"mask": mask, "scores_bias": scores_bias, "positions": positions, "past": past, "band": band}
-        h, attention = residual(x, self.norm_1, self.attention, *how, rng=rng, **inputs)
+        h, attention = residual(x, self.norm_1, self.attention, *how, **inputs, rng=rng)
         across = None
         if self.cross_attention is not None and self.norm_cross is not None:
             band = None if band is None else Band()  # in tiles, but no key of the context is hidden
             inputs = {"context": context, "mask": context_mask, "past": past_cross, "band": band}
-            h, across = residual(h, self.norm_cross, self.cross_attention, *how, rng=rng, **inputs)
+            h, across = residual(h, self.norm_cross, self.cross_attention, *how, **inputs, rng=rng)
         y, feed_forward = residual(h, self.norm_2, self.feed_forward, *how, rng=rng)
         return y, BlockCache(attention, across, feed_forward)
 
@@ -124,8 +124,8 @@ class Block(Layer):
 
 
 class EncoderBlock(Block):
-    """A block for an encoder: it sees the whole sequence, except padding that a mask hides."""
+    """The block of an encoder. Pass a mask that hides padding, or none."""
 
 
 class DecoderBlock(Block):
-    """A block for a decoder: pass a causal mask, and in an encoder-decoder set cross_attention=True."""
+    """The block of a decoder. Pass a causal mask; in an encoder-decoder, set cross_attention=True."""

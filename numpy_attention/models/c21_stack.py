@@ -6,7 +6,7 @@
 
 Every model in this part of the book is a stack with embeddings of tokens and positions before it and an output layer
 (the head of the model) after it. Pre-norm needs the last norm, because the residual stream has not been normalized
-before (Chapter 19). The GPT of Chapter 23 keeps this norm even if its blocks are post-norm.
+before (Chapter 19). The GPT of Chapter 23 has a last norm even if its blocks are post-norm.
 
 With `recompute`, each block stores only its input, and runs again in the backward (`Recomputed`, in this chapter's next
 parts).

@@ -4,7 +4,8 @@
     (B, T, d_model)  (B, T, V)    the product of x with the token's own row of the embedding
 
 With tied weights the table is used twice: to read tokens at the bottom of a model and to score them at the top. So its
-gradient is a sum. The head computes the term of the scores, dw of Chapter 1 transposed, and the model adds the other:
+gradient is a sum of two terms. The head computes the second, which is dw of Chapter 1, transposed; the model adds the
+first:
 
     dx = dlogits table        dtable = dlogits^T x + ...
 

@@ -35,8 +35,8 @@ If the forward broadcasts the bias along an axis (repeats it there), dbias is su
 Chapter 1 is summed over the rows.
 
 In the code, `product(a, b)` is `a @ b`, and `transposed_product(a, b, k)` is `a^T @ b`, with as many heads as k. In the
-grouped-query attention of Chapter 17 several heads of q share one head of k and v; the second appendix explains what
-these two functions do then.
+grouped-query attention of Chapter 17 several heads of q share one head of k and v; the appendix explains what these
+two functions do then.
 """
 
 import math

@@ -21,7 +21,9 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     Shapes: a (..., H_q, T_q, n), b (..., H_kv, n, d) -> (..., H_q, T_q, d)
     """
-    return (fold_heads(a, b) @ b).reshape(*a.shape[:-1], b.shape[-1])
+    shape = *a.shape[:-1], b.shape[-1]
+    a = fold_heads(a, b)
+    return (a @ b).reshape(shape)
 
 
 def transposed_product(a: np.ndarray, b: np.ndarray, k: np.ndarray) -> np.ndarray:
@@ -29,13 +31,14 @@ def transposed_product(a: np.ndarray, b: np.ndarray, k: np.ndarray) -> np.ndarra
 
     Shapes: a (..., H_q, T_q, T_k), b (..., H_q, T_q, d), k (..., H_kv, T_k, n) -> (..., H_kv, T_k, d)
     """
-    return fold_heads(a, k).swapaxes(-1, -2) @ fold_heads(b, k)
+    a, b = fold_heads(a, k), fold_heads(b, k)
+    return a.swapaxes(-1, -2) @ b
 
 
 def fold_heads(x: np.ndarray, k: np.ndarray) -> np.ndarray:
     """Some query heads share a key head. Put the queries of these heads one below the other, in one axis.
 
-    Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, T_k, d_k) -> (..., H_kv, G T_q, n)
+    Shapes: x (..., H_q, T_q, n) or (..., H_kv, G, T_q, n), k (..., H_kv, any, any) -> (..., H_kv, G T_q, n)
     """
     if x.shape[:-2] == k.shape[:-2]:
         return x

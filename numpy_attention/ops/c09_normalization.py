@@ -27,7 +27,8 @@ Multiply by dx_hat_i and sum over i. Write mean(.) for the average over the d el
 
 Geometrically, at eps = 0, this formula removes two parts of dx_hat: the part along the vector of ones and the part
 along x_hat. The two directions are at right angles. If x moves along one of them, x_hat does not change. With eps
-above 0 a longer x has a slightly longer x_hat, so a little of the part along x_hat remains.
+above 0 the second direction is not quite free: a longer x has a slightly longer x_hat. So a little of the part along
+x_hat remains.
 
 RMS norm does not subtract the mean: x_hat = x r with r = 1 / sqrt(mean(x^2) + eps). So no path goes through the mean:
 

@@ -101,7 +101,7 @@ def gelu(x: np.ndarray, approximate: str = "tanh") -> tuple[np.ndarray, Activati
         P, dP = normal(x.clip(-100.0, 100.0))  # for |x| > 100 P is 0 or 1, but squares may overflow
         return x * P, P + x * dP  # f(x), f'(x)
 
-    y, slope = piece_by_piece(value_and_slope, x)
+    y, slope = piece_by_piece(value_and_slope, x)  # both results for all of x, computed in short pieces
     return y, ActivationCache(slope)
 
 
@@ -138,7 +138,7 @@ def silu(x: np.ndarray, alpha: float = 1.0) -> tuple[np.ndarray, ActivationCache
             s = 1.0 / (1.0 + np.exp(-alpha * x))
         return x * s, s + alpha * (1.0 - s) * (x * s)  # f(x), f'(x)
 
-    y, slope = piece_by_piece(value_and_slope, x)
+    y, slope = piece_by_piece(value_and_slope, x)  # both results for all of x, computed in short pieces
     return y, ActivationCache(slope)
 
 

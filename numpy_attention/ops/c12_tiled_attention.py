@@ -31,7 +31,8 @@ exp(0). So we divide by max(l, 1): a query without keys gets y = 0, its L is the
 backward are exp(-inf - L) = 0.
 
 The two functions `online_softmax` and `online_softmax_backward` do this for some queries of some heads. The appendix
-calls them for all queries and heads; it explains which tiles exist, and how a band acts on a tile. There is no dropout
+calls them for all queries and heads, with the scale and D. It explains which tiles exist, and what a band is: a mask
+and a bias that depend only on positions. There is no dropout
 of the weights here: a model that trains with dropout uses the attention of Chapter 6. Models attend in tiles if the
 text is long (Chapter 21, appendix).
 """

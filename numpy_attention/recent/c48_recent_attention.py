@@ -60,15 +60,15 @@ OUTPUT_GATES = ("head", "element")
 class RecentAttentionCache(NamedTuple):
     """What backward needs, in the order of the forward; `cache.weights()` returns the weights of all heads."""
 
-    q: Any
-    k: Any
-    v: Any
+    of_q: Any
+    of_k: Any
+    of_v: Any
     turned_q: Any  # None without rotary positions
     turned_k: Any
     attention: TamedAttentionCache | TamedTilesCache
     gate: tuple[Any, Any] | None  # the caches of to_heads and sigmoid_gate; None without a gate
-    heads: Any
-    y: Any
+    of_heads: Any
+    of_y: Any
 
     def weights(self) -> np.ndarray:
         """The weights (B, H, T_q, T_k); after attention in tiles they are recomputed."""
@@ -165,8 +165,8 @@ class RecentAttention(MultiHeadAttention):
         require_cache("RecentAttention", cache)
         grads: dict[str, Any] = {}
         # y = concat_heads(o) @ w_o + b_o
-        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.y)  # (B, T_q, H d_v)
-        do = concat_heads_backward(do, cache.heads)  # (B, H, T_q, d_v)
+        do, grads["w_o"], grads["b_o"] = project_backward(dy, self.w_o, cache.of_y)  # (B, T_q, H d_v)
+        do = concat_heads_backward(do, cache.of_heads)  # (B, H, T_q, d_v)
         dx_gate: Any = 0.0
         if cache.gate is not None and self.w_gate is not None:
             of_g, of_gate = cache.gate
@@ -181,12 +181,12 @@ class RecentAttention(MultiHeadAttention):
         dq, dk = turned_backward(dq, cache.turned_q), turned_backward(dk, cache.turned_k)
         # q, k and v come from x
         dx, grads["w_q"], grads["b_q"], grads["norm_q"] = to_normalized_heads_backward(
-            dq, self.w_q, self.norm_q, cache.q
+            dq, self.w_q, self.norm_q, cache.of_q
         )
         dx_k, grads["w_k"], grads["b_k"], grads["norm_k"] = to_normalized_heads_backward(
-            dk, self.w_k, self.norm_k, cache.k
+            dk, self.w_k, self.norm_k, cache.of_k
         )
-        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.v)
+        dx_v, grads["w_v"], grads["b_v"] = to_heads_backward(dv, self.w_v, cache.of_v)
         dx += dx_k + dx_v + dx_gate  # query, key, value and gate all come from x
         return dx, flat_gradients(grads)
 

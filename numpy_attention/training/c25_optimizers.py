@@ -24,10 +24,10 @@ m_t = (1 - beta_1^t) g, so a division by 1 - beta_1^t corrects the mean exactly;
     p_t = p_{t-1} - learning_rate m_hat / (sqrt(v_hat) + eps)
 
 L2 regularization adds weight_decay p to g. Adam would divide this term by sqrt(v_hat), too, so the parameters with the
-largest gradients would decay least. AdamW leaves the term out of m and v and shrinks the parameters directly,
-p <- (1 - learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper multiplies the decay
-only by the schedule; we multiply it by the learning rate, as PyTorch does. And we shrink only matrices, since there is
-no reason to pull a bias or the gamma of a norm towards zero.
+largest gradients would decay least. AdamW leaves the term out of m and v and shrinks the parameters directly, p <- (1 -
+learning_rate weight_decay) p. Our AdamW differs from the paper in two ways. The paper does not multiply the decay by
+the learning rate; we do, as PyTorch does. And we shrink only matrices, since there is no reason to pull a bias or the
+gamma of a norm towards zero.
 """
 
 from collections.abc import Mapping
@@ -102,7 +102,7 @@ class Adam:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
         rate = _begin_step(self, grads, learning_rate)
         self.steps += 1
-        pieces = [
+        pieces = [  # views: `_update` changes the parameters themselves
             (*piece, rate, self.weight_decay if parameter.ndim >= 2 else 0.0)
             for name, parameter in self.parameters.items()
             for piece in in_pieces(parameter, grads[name], self.m[name], self.v[name])
