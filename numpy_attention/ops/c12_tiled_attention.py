@@ -32,9 +32,8 @@ backward are exp(-inf - L) = 0.
 
 The two functions `online_softmax` and `online_softmax_backward` do this for some queries of some heads. The appendix
 calls them for all queries and heads, with the scale and D. It explains which tiles exist, and what a band is: a mask
-and a bias that depend only on positions. There is no dropout
-of the weights here: a model that trains with dropout uses the attention of Chapter 6. Models attend in tiles if the
-text is long (Chapter 21, appendix).
+and a bias that depend only on positions. There is no dropout of the weights here: a model that trains with dropout uses
+the attention of Chapter 6. Models attend in tiles if the text is long (Chapter 21, appendix).
 """
 
 import math
