@@ -38,6 +38,7 @@ MASK = "boolean, True = may look"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _INT = re.compile(r"int<([^<>|]+)(?:\|(-?\d+))?>")
 _LONG = re.compile(r"[a-z]{4,}")  # a word, rather than the name of a size
+_FITTING: set[tuple[Any, ...]] = set()  # calls that passed; the next step has the same shapes, and is not checked again
 _OF_ROWS, _OF_MATRICES = ("sorted", "simplex", "unit"), ("spd", "orthogonal")
 
 
@@ -58,6 +59,9 @@ def check_shapes(
     ...
     ValueError: linear: w must be (d_in, d_out) with d_in = 3 as in x (5, 3), got (4, 3); did you pass w transposed?
     """
+    key = _key(shapes, arrays)
+    if key in _FITTING:
+        return
     spec, fixes = parse(shapes), fixes or {}
     given = [one for one in spec.arguments if arrays[one.name] is not None or not one.optional]
     floats, others = {}, []
@@ -81,6 +85,21 @@ def check_shapes(
             ids, allowed = arrays[one.name], one.extra if extra is None else extra
             ids = ids if allowed is None else np.where(not_ignored(ids, allowed), ids, 0)
             require_integers(op, one.name, ids, below=sizes[one.limit], fix=fixes.get(one.limit, ""))
+    if key is not None:
+        if len(_FITTING) > 10_000:
+            _FITTING.clear()
+        _FITTING.add(key)
+
+
+def _key(shapes: str, arrays: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What a check depends on, or None if it also depends on values (of integers) or the arrays are not NumPy's."""
+    key: list[Any] = [shapes]
+    for name, x in arrays.items():
+        if type(x) is np.ndarray and x.dtype.kind in "fb":
+            key += name, x.shape, x.dtype
+        elif x is not None:
+            return None
+    return tuple(key)
 
 
 def not_ignored(ids: np.ndarray, ignore_index: int) -> np.ndarray:

@@ -104,3 +104,24 @@ def test_conditions_between_sizes() -> None:
         check_shapes("f", "x: 3", x=np.ones(2))
     with pytest.raises(ValueError, match="a divisor of H"):
         check_shapes("f", "h: H, a: A, b: B; H = A*B", h=np.ones(8), a=np.ones(2), b=np.ones(2))
+
+
+def test_a_call_that_fitted_lets_no_other_call_pass():
+    """Calls with equal shapes are checked once; another dtype, mask, list or id is still refused."""
+    x, w, ids = np.zeros((5, 3)), np.zeros((3, 2)), np.array([1, 4])
+    for _ in range(2):
+        check_shapes("op", "x: T d, w?: d n", x=x, w=w)
+        check_shapes("op", "x: T d, w?: d n", x=x, w=None)
+        check_shapes("op", "ids: int<V> n, table: V d", ids=ids, table=x)
+    with pytest.raises(TypeError, match="w must"):
+        check_shapes("op", "x: T d, w?: d n", x=x, w=w.astype(np.float32))
+    with pytest.raises(TypeError, match="x must"):
+        check_shapes("op", "x: T d, w?: d n", x=x.astype(int), w=w)
+    with pytest.raises(TypeError, match="w must"):
+        check_shapes("op", "x: T d, w?: d n", x=x, w=w.tolist())
+    with pytest.raises(ValueError, match="w must"):
+        check_shapes("op", "x: T d, w?: d n", x=x, w=w.T)
+    with pytest.raises(ValueError, match=r"(x|w) must"):
+        check_shapes("op", "x: T d, w?: n d", x=x, w=w)
+    with pytest.raises(ValueError, match="ids must"):
+        check_shapes("op", "ids: int<V> n, table: V d", ids=ids + 1, table=x)

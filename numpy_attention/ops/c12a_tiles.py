@@ -138,8 +138,8 @@ class Pairs:
         Shapes: scores (n, G t_q, t_k), changed in place -> the same array
         """
         s = scores.reshape(scores.shape[0], -1, rows.stop - rows.start, scores.shape[-1])  # (n, G, t_q, t_k), a view
-        p = np.arange(rows.start, rows.stop, like=s)[:, None] + self.offset  # (t_q, 1), positions of the queries
-        distance = p - np.arange(columns.start, columns.stop, like=s)  # (t_q, t_k), negative in the future
+        p = np.arange(rows.start, rows.stop, dtype=np.int32, like=s)[:, None] + self.offset  # (t_q, 1), of the queries
+        distance = p - np.arange(columns.start, columns.stop, dtype=np.int32, like=s)  # (t_q, t_k), < 0 in the future
         if self.slopes is not None:
             s -= self.slopes[heads][..., None, None] * np.abs(distance).astype(s.dtype)
         if columns.stop - 1 > rows.start + self.offset + self.band.last_ahead:  # the last key, for the first query
