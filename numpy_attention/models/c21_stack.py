@@ -8,8 +8,8 @@ Every model in this part of the book is a stack with embeddings of tokens and po
 (the head of the model) after it. Pre-norm needs the last norm, because the residual stream has not been normalized
 before (Chapter 19). The GPT of Chapter 23 has a last norm even if its blocks are post-norm.
 
-With `recompute`, each block stores only its input, and runs again in the backward (`Recomputed`, in this chapter's next
-parts).
+With `recompute`, each block stores only its input, and runs again in the backward (see `Recomputed`, a later part of
+this chapter).
 
 The backward runs from the last block to the first. Every block reads the same context, so the gradients of the context
 add up:
@@ -18,7 +18,7 @@ add up:
 
 The functions of this chapter get the model itself as `stack`: any layer with `blocks`, `norm` and `dropout`. The blocks
 belong to the model directly, so a parameter is called, for example, `blocks.0.attention.w_q`. Only the encoder-decoder
-has two stacks; there each is a layer of its own (Chapter 24, appendix).
+has two stacks, and each of them is a layer (Chapter 24, appendix).
 """
 
 from collections.abc import Sequence

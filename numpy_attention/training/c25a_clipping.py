@@ -43,8 +43,7 @@ def global_norm(grads: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def norm_of_finite_square(grads: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The joint norm, or infinity if its square is too large for the dtype: Adam's v would become infinite and stay so.
-    """
+    """The joint norm. It is infinite if its square is too large for the dtype: Adam's v would stay infinite."""
     norm = global_norm(grads)
     largest = np.finfo(next(iter(grads.values())).dtype).max
     return np.where(norm > np.sqrt(largest), np.inf, norm)

@@ -71,6 +71,7 @@ class Trainer:
         self.workers = Workers(self._threads())
         self.shards = self.ranks.size * self.workers.count * config.accumulate
         self.optimizer = make_optimizer(config, self.model.parameters())
+        self.num_parameters = self.model.num_parameters()
         self.signal = ""  # the signal that this process has received: SIGINT or SIGTERM
         self.stop = False  # any rank has received a signal
         self.step = 0
@@ -142,7 +143,7 @@ class Trainer:
         start = time.perf_counter()
         batch = self.task.batch(generator(self.config, BATCH, self.step))
         loss, grads = self.loss_and_gradients(batch)
-        with self.workers.sharing(self.model.num_parameters()):
+        with self.workers.sharing(self.num_parameters):
             loss, norm = take_step(self.optimizer, loss, grads, self.rate(self.step), self.config.clip)
         self.fault = ""
         if not (math.isfinite(loss) and math.isfinite(norm)):
