@@ -15,12 +15,13 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from numpy_attention.gradcheck.derivative import H, Scalar, complex_numbers, first_step, rms
-from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, in_float64, is_float, largest
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, in_float64, is_float
 from numpy_attention.gradcheck.report import ArgumentReport, Report
 from numpy_attention.gradcheck.why import experiments, relations
 from numpy_attention.gradcheck.why.paths import of_steps
@@ -43,6 +44,7 @@ class Evidence:
     exact: Arrays  # all arguments, in float64
     scalar: Scalar  # L = sum(dy y) at these arguments
     report: Report
+    answers: ClassVar[bool] = True  # the backward can be called, also for another dy
 
     def __post_init__(self) -> None:
         self.most = self.problem.calls + CALLS
@@ -113,11 +115,21 @@ class Evidence:
         )
         return tuple((8 * (c - b) - (d - a)) / (6 * h) for a, b, c, d in zip(left, near_left, near_right, right))
 
-    def depends(self, name: str, part: Outputs) -> bool:
-        """Whether an argument has an effect on outputs where `part` of dy is not zero."""
-        x = self.exact[name]
-        changes = self.change(name, self.rng().standard_normal(x.shape) * (rms(x) or 1.0))
-        return any(largest(dy * y) > 1e-9 * self.scalar.terms for dy, y in zip(part, changes))
+    def slack(self, v: Arrays) -> float:
+        """The round-off of the gradients' sum along a direction, if it is more than that of float64."""
+        return 0.0
+
+    def answer(self, problem: Problem, dy: Outputs, cache: Any) -> Gradients:
+        """The gradients of another call."""
+        return problem.pull_back(dy, cache)
+
+    def experiments(self) -> list[Experiment]:
+        """The experiments that can tell something about these gradients, the most specific first."""
+        fit = [of_steps, *experiments.SPECIFIC]
+        if not any(report.wrong.sum() == 1 < report.wrong.size for report in self.wrong):
+            fit.append(experiments.other_dy)
+        everywhere = all(report.wrong.mean() > 0.5 for report in self.wrong)
+        return [*fit, *(experiments.GENERAL if everywhere else [experiments.of_a_layers_input])]
 
     def right_at(self, arrays: Arrays, names: list[str] | None = None, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along two random directions, at other arrays or options.
@@ -136,13 +148,28 @@ class Evidence:
         y, cache = self.run(arrays, problem)
         if [one.shape for one in y] != [one.shape for one in dy]:  # without an option, outputs can have other shapes
             dy = tuple(rng.standard_normal(one.shape) for one in y)
-        grads = problem.pull_back(dy, cache)
+        grads = self.answer(problem, dy, cache)
         for name in names:
             v = rng.standard_normal(arrays[name].shape) * problem.kept(name)
-            terms, effects = np.asarray(grads[name]) * v, self.change(name, v, arrays, problem)
-            derivative = sum(float(np.sum(a * b)) for a, b in zip(dy, effects))
-            size = float(np.abs(terms).sum()) + abs(derivative)
-            yield abs(terms.sum() - derivative) <= 1e-6 * size and abs(derivative) > 1e-8 * (self.scalar.terms + size)
+            yield self._is_derivative(name, grads, v, dy, self.change(name, v, arrays, problem))
+
+    def right_for(self, dy: Outputs) -> bool:
+        """Whether the wrong gradients, as they are, are right for another dy."""
+        grads = self.gradients()
+        return all(self._is_derivative(name, grads, v, dy, change) for name, v, change in self.probes)
+
+    @cached_property
+    def probes(self) -> list[tuple[str, np.ndarray, Outputs]]:
+        """Two random directions for each wrong gradient, and the change of the outputs along them."""
+        rng = self.rng()
+        v = [(name, rng.standard_normal(self.exact[name].shape) * self.problem.kept(name)) for name in 2 * self.names]
+        return [(name, one, self.change(name, one)) for name, one in v]
+
+    def _is_derivative(self, name: str, grads: Gradients, v: np.ndarray, dy: Outputs, change: Outputs) -> bool:
+        terms, derivative = np.asarray(grads[name]) * v, sum(float(np.sum(a * b)) for a, b in zip(dy, change))
+        size = float(np.abs(terms).sum()) + abs(derivative)
+        close = 1e-6 * size + self.slack({name: v})
+        return abs(terms.sum() - derivative) <= close and abs(derivative) > 1e-8 * (self.scalar.terms + size)
 
 
 @np.errstate(all="ignore")
@@ -169,18 +196,9 @@ def diagnose(evidence: Evidence) -> str:
         if mistake := relations.relation(report, evidence):
             mistakes.setdefault(mistake, []).append(report.symbol)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
-    if sum(map(len, mistakes.values())) < len(wrong) and (found := _first(evidence, _that_fit(wrong))):
+    if sum(map(len, mistakes.values())) < len(wrong) and (found := _first(evidence, evidence.experiments())):
         sentences = [found, *sentences]
     return "; ".join((sentences or [relations.place_in_words(report) for report in wrong])[:2])
-
-
-def _that_fit(wrong: list[ArgumentReport]) -> list[Experiment]:
-    """The experiments that can tell something about these gradients, the most specific first."""
-    fit = [of_steps, *experiments.SPECIFIC]
-    if not any(report.wrong.sum() == 1 < report.wrong.size for report in wrong):
-        fit.append(experiments.ignored_places_of_dy)
-    everywhere = all(report.wrong.mean() > 0.5 for report in wrong)
-    return [*fit, *(experiments.GENERAL if everywhere else [experiments.of_a_layers_input])]
 
 
 def _first(evidence: Evidence, some: list[Experiment]) -> str:

@@ -50,7 +50,7 @@ def _of_masks(evidence: "Evidence") -> Iterator[str]:
             continue
         with contextlib.suppress(ValueError, IndexError, ArithmeticError):
             other = evidence.problem.gradients({**evidence.exact, name: ~mask}, evidence.scalar.dy)
-            if all(report.fits(other.get(report.name)) for report in evidence.wrong):
+            if evidence.answers and all(report.fits(other.get(report.name)) for report in evidence.wrong):
                 yield f"right with ~{name} in place of {name}: the backward inverts {name}"
         if not mask.all() and evidence.right_at({**evidence.exact, name: np.ones_like(mask)}):
             yield (
@@ -115,34 +115,39 @@ def _without_options(evidence: "Evidence") -> Iterator[str]:
 
 
 def ignored_outputs(evidence: "Evidence") -> Iterator[str]:
-    """Outputs (of several) that depend on an argument and do not affect its gradient."""
-    dy = evidence.scalar.dy
-    alone = [_alone(dy, i, one) for i, one in enumerate(dy)] if len(dy) > 1 else []
-    grads = [evidence.gradients(one) for one in alone]
-    for name in evidence.names:
-        silent = [i for i, one in enumerate(grads) if not np.any(one[name])]
-        if ignored := [i for i in silent if evidence.depends(name, alone[i])]:
+    """Whether the gradients are right without one of several outputs."""
+    dy, names = evidence.scalar.dy, evidence.names
+    for i, one in enumerate(dy if len(dy) > 1 else ()):
+        if evidence.right_for((*dy[:i], 0.0 * one, *dy[i + 1 :])):
             yield (
-                f"d{name} ignores {evidence.dy} of {_listed('output', ignored)} (of {len(dy)}, counted from 0): every "
-                f"output depends on {name}, so the gradients of all of them must be added"
+                f"{_gradients(names)} ignores {evidence.dy} of output {i} (of {len(dy)}, counted from 0): every output "
+                f"depends on {', '.join(names)}, so the gradients of all of them must be added"
             )
 
 
-def ignored_places_of_dy(evidence: "Evidence") -> Iterator[str]:
-    """Places along an axis of dy that a gradient ignores although the function depends on them."""
-    dy, once = evidence.scalar.dy, evidence.gradients()
-    for i, one in enumerate(dy):
-        for axis, n in enumerate(one.shape):
-            parts = [_only(one, axis, [k]) for k in range(n if 1 < n <= MANY else 0)]
-            without: list[Any] = [evidence.gradients((*dy[:i], one - part, *dy[i + 1:])) for part in parts]
-            for name in evidence.names:
-                grad: Any = once[name]
-                ignored = [k for k, other in enumerate(without) if np.array_equal(grad, other[name])]
-                if not np.any(grad) or not 0 < len(ignored) < n:
-                    continue
-                if evidence.depends(name, _alone(dy, i, _only(one, axis, ignored))):
-                    whole = bool(evidence.report.arguments[name].wrong.all())
-                    yield f"d{name} " + _left_out(axis, ignored, n, whole and grad.shape != one.shape, evidence.dy)
+def other_dy(evidence: "Evidence") -> Iterator[str]:
+    """Whether the gradients are right for another dy: reversed, shifted, averaged, or zero at some places."""
+    dy, name = evidence.scalar.dy, evidence.dy
+    for i, axis in ((i, axis) for i, one in enumerate(dy) for axis in range(one.ndim)):
+        one, n = dy[i], dy[i].shape[axis]
+        summed = all(report.wrong.all() and report.shape != one.shape for report in evidence.wrong)
+        changes = {
+            f"right for a {name} that is reversed along axis {axis}": np.flip(one, axis),
+            f"right for a {name} that is shifted along axis {axis}": np.roll(one, 1, axis),
+            f"right for a {name} that is averaged over axis {axis}": 0.0 * one + one.mean(axis, keepdims=True),
+        }
+        for k in range(n) if 1 < n <= MANY else ():
+            rest = [j for j in range(n) if j != k]
+            for ignored, kept in (([k], rest), (rest, [k])):
+                words = f"{_gradients(evidence.names)} {_left_out(axis, ignored, n, summed, name)}"
+                changes[words] = _only(one, axis, kept)
+        for words, other in changes.items():
+            if evidence.right_for((*dy[:i], other, *dy[i + 1 :])):
+                yield words
+
+
+def _gradients(names: list[str]) -> str:
+    return " and ".join(f"d{name}" for name in names)
 
 
 def _left_out(axis: int, ignored: list[int], n: int, summed: bool, dy: str) -> str:
@@ -155,6 +160,17 @@ def _left_out(axis: int, ignored: list[int], n: int, summed: bool, dy: str) -> s
     elif summed:
         mistake = "is a sum over this axis, or over groups along it, missing?"
     return f"ignores {_listed('place', ignored)} along axis {axis} of {dy}: {mistake}"
+
+
+def _of_a_branch(evidence: "Evidence") -> Iterator[str]:
+    """Whether a gradient is wrong only where its argument is above, or below, a number."""
+    for report in evidence.wrong:
+        fine = ~report.wrong & (report.analytic != 0)
+        for side, sign in (("above", 1.0), ("below", -1.0)) if fine.any() and report.wrong.sum() > 2 else ():
+            x = sign * evidence.exact[report.name]
+            if x[fine].max() < (edge := x[report.wrong].min()):
+                where = f"{report.name} is {side} a number near {sign * edge:.2g}"
+                yield f"{report.symbol}: wrong only where {where}: does the backward take another branch there?"
 
 
 def _forward_raises(evidence: "Evidence") -> Iterator[str]:
@@ -308,6 +324,6 @@ def near(a: np.ndarray, b: np.ndarray | float, slack: float) -> bool:
     return bool(np.all(np.abs(a - b) <= slack))
 
 
-SPECIFIC = [_beside_a_corner, _of_masks, _of_ones, _conjugate, _without_options, _forward_raises]
+SPECIFIC = [_beside_a_corner, _of_masks, _of_ones, _conjugate, _without_options, _of_a_branch, _forward_raises]
 # True of many mistakes that are wrong everywhere, so only if nothing specific is found.
 GENERAL = [_at_identity, _of_single_elements, of_a_layers_input, _mixing, _sums_and_lengths]
