@@ -21,6 +21,7 @@ The other modules are for special cases and for wrong gradients:
 
     corners             equal elements and other points without a derivative
     why                 find the likely mistake
+    given               gradients that came from elsewhere, without their function
     curvature           the derivative of the backward: the Hessian times a vector
     spec, strategies    random inputs for property tests; axes with the same name get the same length
     pytest_plugin       the check as fixtures and a marker for pytest

@@ -205,7 +205,7 @@ class Report:
         if (bad or vague) and (unchecked := self.unchecked()):
             lines.append(unchecked)
         lines += [*(note for argument in self.arguments.values() for note in argument.notes), *self.notes][:4]
-        if "is it noise" in self.diagnosis:
+        if "is it noise" in self.diagnosis and self.calls:
             allowed = 10.0 ** math.ceil(math.log10(self.error))
             lines.append(f"if {self.name} stops an iteration at a tolerance, allow this error: rtol={allowed:.0e}")
         if self.slope is not None:
@@ -215,5 +215,6 @@ class Report:
             lines.append(f"compared with differences, since the complex step cannot be used: {self.why_not}"[:150])
         if self.diagnosis:
             lines.append("likely mistake: " + self.diagnosis)
-        lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
+        if self.calls:  # the gradients were not given
+            lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)

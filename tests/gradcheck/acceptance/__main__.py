@@ -1,7 +1,7 @@
 """Measure the checker: false alarms, missed mistakes, right causes, hard corners.
 
-    python -m tests.gradcheck.acceptance                       all four tables: three minutes
-    python -m tests.gradcheck.acceptance rights mistakes       some of them: rights, mistakes, known, corners
+    python -m tests.gradcheck.acceptance                       all five tables: three minutes
+    python -m tests.gradcheck.acceptance rights mistakes       some of them: rights, mistakes, known, files, corners
     python -m tests.gradcheck.acceptance rights --draws 34     34 draws at each scale, 14,840 checks: ten minutes
     python -m tests.gradcheck.acceptance --said                also print what the checker says where it is not right
 
@@ -20,7 +20,9 @@ from itertools import chain
 from typing import Any
 
 from numpy_attention.tutor import MISTAKES, catch
+from numpy_attention.tutor.catalogue import TRIALS
 from tests.gradcheck.acceptance.corners import CORNERS, counted
+from tests.gradcheck.acceptance.files import print_files
 from tests.gradcheck.acceptance.fresh import FRESH, HELD_OUT
 from tests.gradcheck.acceptance.mistakes import trials
 from tests.gradcheck.acceptance.strangers import STRANGERS
@@ -142,7 +144,7 @@ def print_corners(said: bool) -> None:
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description="false alarms, missed mistakes, right causes, hard corners")
-    tables = ("rights", "mistakes", "known", "corners")
+    tables = ("rights", "mistakes", "known", "files", "corners")
     parser.add_argument("tables", nargs="*", metavar="table", help=f"{', '.join(tables)} (default: all)")
     parser.add_argument("--draws", type=int, default=1, help="draws of each function at each scale (default: 1)")
     parser.add_argument("--said", action="store_true", help="print what the checker says where it is not right")
@@ -156,6 +158,9 @@ def main() -> None:
         print_mistakes(mistakes(), judged, arguments.said)
     if "known" in chosen:
         print_mistakes(known_mistakes(), judged_known, arguments.said)
+    if "files" in chosen:
+        gallery = [mistake for mistake in known_mistakes()["gallery"] if mistake.covers not in TRIALS]
+        print_files({kind: some for kind, some in mistakes().items() if kind != "strangers"}, gallery, judged)
     if "corners" in chosen:
         print_corners(arguments.said)
 

@@ -1,0 +1,181 @@
+"""Judge results without their function: arrays that a program in any language computed from known inputs.
+
+    right      the results of a problem whose backward is right, at the same inputs and dy, in float64
+    allowed    |given - right| <= 8 (round-off of the given dtype + the change when inputs move by a few last bits)
+    why        relations between the arrays, steps of the forward with a wrong derivative, and rivals
+
+A rival is another result that equals the given one: of the right backward in another call (without a mask, without an
+option, with another dy), or of a backward with a known mistake. The program is never called.
+"""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from numpy_attention.gradcheck.compare import FEW_BITS, MANY, moved_by
+from numpy_attention.gradcheck.derivative import EPS, SAFETY, Scalar, rms
+from numpy_attention.gradcheck.problem import (
+    Arrays,
+    Gradients,
+    Outputs,
+    Problem,
+    explain_shape,
+    in_float64,
+    is_float,
+    largest,
+)
+from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report, symbol_of
+from numpy_attention.gradcheck.why import Evidence, diagnose
+from numpy_attention.gradcheck.why.relations import place, relation, slack_of
+
+# The round-off of one result, the smallest normal number, the dtype that we compute in, the moves in its last bits.
+DTYPES = {
+    "float32": (2.0**-23, 2.0**-126, np.float32, FEW_BITS), "float64": (2.0**-52, 2.0**-1022, np.float64, FEW_BITS),
+    "float16": (2.0**-11, 2.0**-14, np.float32, (2**13,) * 6),
+    "bfloat16": (2.0**-8, 2.0**-126, np.float32, (2**16,) * 6),
+}
+OTHER_FORMULA = "does the forward use another formula, another eps or random numbers?"
+Rival = tuple[str, Callable[[], Arrays]]  # a sentence, and the results that it explains
+
+
+class OutputReport(ArgumentReport):
+    """The report of the output."""
+
+    symbol = property(lambda self: self.name)
+
+
+class Given(Evidence):
+    """A failed comparison: the backward of the problem is right; of the wrong one only these gradients are known."""
+
+    answers = False
+
+    def gradients(self, dy: Outputs | None = None) -> Gradients:
+        if dy is not None and dy is not self.scalar.dy:
+            raise LookupError("no gradients are given for another dy")
+        return {name: report.analytic for name, report in self.report.arguments.items()}
+
+    def answer(self, problem: Problem, dy: Outputs, cache: Any) -> Gradients:
+        return self.gradients()  # so `right_at` asks: are they the derivative of another call?
+
+    def slack(self, v: Arrays) -> float:
+        errors = [self.report.arguments[name].resolution * one for name, one in v.items()]
+        return float(np.sqrt(sum(np.sum(one**2) for one in errors)))
+
+
+def compare_given(
+    problem: Problem, dy: Outputs, given: Arrays, dtypes: Mapping[str, str], known: Iterable[Rival] = ()
+) -> Report:
+    """Compare given results, called y, dq, dk, with those of a problem whose backward is right.
+
+    `dtypes` names the dtype in which each array was computed; `known` are the results of known mistakes.
+
+    Raises: GradientError with a report if an array is wrong; ValueError for an array that cannot be compared.
+    """
+    exact, names = in_float64(problem.inputs), {symbol_of(name): name for name in problem.with_gradient}
+    evaluate = problem.bind(exact)
+    scalar, right = Scalar(evaluate, evaluate(), dy), results_at(problem, exact, dy)
+    nearby = cache(partial(results_nearby, problem, exact, dy))
+
+    def within(dtype: str, name: str, array: np.ndarray) -> np.ndarray:
+        return round_off(name, array, right, nearby(dtype), scalar, exact, dtype)
+
+    absent = ", ".join(name for name in right if name not in given)
+    result = Report(problem.name, {}, 0, 0, notes=[f"not given: {absent}"] * bool(absent))
+    for name, array in given.items():
+        require_comparable(name, array, right[name])
+        allowed = within(dtypes[name], name, array)
+        wrong, none = ~(np.abs(array - right[name]) <= allowed), np.zeros(array.shape, dtype=bool)
+        report = ArgumentReport if name in names else OutputReport
+        result.arguments[name] = report(
+            names.get(name, name), array, right[name], allowed, 0.0 * allowed, wrong, none, none, none,
+            size=largest(right[name]) or 1.0, reference="float64", pattern=place(wrong, ~none) if wrong.any() else "",
+        )
+    if not result.wrong:
+        return result
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):
+        same = list(itertools.islice(equal(result.wrong, known), 3))  # several mistakes can have the same results
+        result.diagnosis = "; or ".join(same) or explained(problem, exact, scalar, result)
+    for dtype in ("float32", "bfloat16"):
+        coarse = [np.abs(one.analytic - one.numeric) <= within(dtype, one.symbol, one.analytic) for one in result.wrong]
+        if all(map(np.all, coarse)):
+            result.notes.append(f"right for {dtype}: if the program computed in {dtype}, name this dtype")
+            break
+    raise GradientError(str(result), result)
+
+
+def explained(problem: Problem, exact: Arrays, scalar: Scalar, result: Report) -> str:
+    """The likely mistake; a wrong output comes before wrong gradients."""
+    for one in result.wrong:
+        if isinstance(one, OutputReport):
+            evidence = Given(problem, {**exact, one.name: one.numeric}, scalar, result)
+            return f"{one.name}: {relation(one, evidence) or OTHER_FORMULA}"
+    gradients = {one.name: one for one in result.arguments.values() if not isinstance(one, OutputReport)}
+    evidence = Given(problem, exact, scalar, Report(problem.name, gradients, 0, 0))
+    if evidence.right_at(exact):  # wrong by little more than round-off: everything would explain it
+        evidence.most = 0
+    return diagnose(evidence)
+
+
+def results_at(problem: Problem, arrays: Arrays, dy: Outputs) -> Arrays:
+    """The output and the gradients by the names that files use: y (of several: y.0, y.1), dq, dk."""
+    y, cache = problem.run({name: x.copy() if isinstance(x, np.ndarray) else x for name, x in arrays.items()})
+    outputs = {"y" if len(y) == 1 else f"y.{i}": one for i, one in enumerate(y)}
+    grads = problem.pull_back(tuple(one.copy() for one in dy), cache)  # a mistake may change its arguments
+    return outputs | {symbol_of(name): np.asarray(grad) for name, grad in grads.items() if grad is not None}
+
+
+def require_comparable(name: str, array: np.ndarray, right: np.ndarray) -> None:
+    """Refuse an array of a wrong shape, with NaN, or in column-major order."""
+    if array.shape != right.shape:
+        why = explain_shape(array.shape, right.shape)
+        raise ValueError(f"{name} must have shape {right.shape}, got {array.shape}: {why}")
+    if not np.isfinite(array).all():
+        at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        raise ValueError(f"{name} holds {array[at]} at index {list(at)}, and {np.isfinite(array).sum()} finite numbers")
+    by_columns = array.reshape(right.shape[::-1]).T
+    if right.shape != right.shape[::-1] and largest(by_columns - right) < 0.01 * largest(array - right):
+        raise ValueError(f"{name} is in column-major order: write it row by row (row-major)")
+
+
+def results_nearby(problem: Problem, exact: Arrays, dy: Outputs, dtype: str) -> list[Arrays]:
+    """The right results in this dtype at points nearby, where the inputs move by a few last bits."""
+    _, _, work, bits = DTYPES[dtype]
+    arrays = {name: x.astype(work) if is_float(x) else x for name, x in exact.items()}
+    moves = moved_by(bits, problem.with_changes(inputs=arrays), arrays, tuple(one.astype(work) for one in dy))
+    return [results_at(problem, move.arrays, move.dy) for move in moves]
+
+
+def round_off(
+    name: str, given: np.ndarray, right: Arrays, nearby: list[Arrays], scalar: Scalar, exact: Arrays, dtype: str
+) -> np.ndarray:
+    """How far each element of a given result may be off in its dtype, at this point."""
+    unit, least, *_ = DTYPES[dtype]
+    sizes = {symbol_of(one): rms(x) or 1.0 for one, x in exact.items() if is_float(x)}
+    terms = max(n for x in exact.values() for n in (1, *np.shape(x))) ** 0.5  # in a sum
+    # Terms that cancel leave round-off of their size.
+    cancelled = max(1.0, *sizes.values()) * scalar.terms / min(1.0, sizes[name]) if name in sizes else 0.0
+    size, most = max(largest(right[name]), least), max(map(largest, right.values()))
+    usual = unit * terms * (max(size, 0.02 * most) + 0.25 * cancelled)
+    if given.size >= MANY and unit < EPS**0.4:  # no more than most elements need: one wrong element of many is found
+        usual = min(usual, max(4 * float(np.quantile(np.abs(given - right[name]), 0.9)), unit * size))
+    changes = [np.abs(np.asarray(other[name], np.float64) - right[name]) for other in nearby]
+    return np.asarray(SAFETY * (usual + np.max(changes, axis=0, initial=0.0)))
+
+
+def equal(wrong: list[ArgumentReport], rivals: Iterable[Rival]) -> Iterator[str]:
+    """The sentences of rivals that equal all wrong arrays, and are much nearer to them than the right results."""
+
+    def fits(report: ArgumentReport, rival: np.ndarray) -> bool:
+        off, times = np.abs(report.analytic - rival), max(1.0, largest(rival) / report.size)
+        slack = times * slack_of(report, np.ones(off.shape, dtype=bool)).reshape(off.shape)
+        return bool(np.all(off <= slack)) and largest(off) < 0.3 * largest(report.analytic - report.numeric)
+
+    for words, results in rivals:
+        with contextlib.suppress(Exception):  # a mistake may raise any error
+            found = results()
+            if all(fits(report, found[report.symbol]) for report in wrong):
+                yield words
