@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from numpy_attention.pretrained.c37_low_rank import LowRank, add_low_rank, merge_low_rank
     from numpy_attention.pretrained.safetensors_files import export_safetensors, import_safetensors
     from numpy_attention.tutor.notebook import grade
+    from numpy_attention.tutor.reference import reference_case
 
 __version__ = "0.1.0"
 __all__ = ["gradcheck", "grade", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
-__all__ += ["LowRank", "add_low_rank", "merge_low_rank"]
+__all__ += ["LowRank", "add_low_rank", "merge_low_rank", "reference_case"]
 __all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + recent.__all__
 
 
@@ -57,7 +58,7 @@ def __getattr__(name: str) -> object:
     """Import some modules only at their first use, so `import numpy_attention` stays fast."""
     modules = {
         "gradcheck": "gradcheck", "grade": "tutor.notebook", "inside": "inside", "plots": "app.plots",
-        "load_pretrained": "pretrained.c36_load",
+        "load_pretrained": "pretrained.c36_load", "reference_case": "tutor.reference",
         **dict.fromkeys(("export_safetensors", "import_safetensors"), "pretrained.safetensors_files"),
         **dict.fromkeys(("LowRank", "add_low_rank", "merge_low_rank"), "pretrained.c37_low_rank"),
     }

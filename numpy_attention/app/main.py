@@ -22,6 +22,8 @@ from numpy_attention.training.config import command_line
 MODEL = "{} (see fetch), a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 SHIPPED = " (default: the small GPT that comes with the book)"
 TEXT = "The value of the expression is"  # for this small GPT
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+FORMATS = ("npz", "safetensors", "folder")
 PANELS = 36  # the most heads in a picture of all layers
 
 
@@ -112,6 +114,23 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0, help="seed of the random inputs (default: 0)")
     add("--backend", default="numpy", choices=NAMES, help="where to compute (default: numpy)")
     add("--gallery", action="store_true", help="show that the known mistakes are caught")
+
+    about = "write inputs, dy, outputs and every gradient of an op, layer or model, to test a backward in any language"
+    add = command("vectors", "vectors.vectors", about)
+    add("name", metavar="NAME", nargs="?", help="an op, layer or model")
+    add("--variant", help="a variant of it (default: the first that --list shows)")
+    add("--out", type=Path, metavar="PATH", help="a .safetensors or .npz file, or a folder for raw arrays")
+    add("--list", action="store_true", help="list all names, variants and inputs")
+    add("--all", type=Path, metavar="FOLDER", help="write the cases of all ops and layers, and an index")
+    add("--format", default="npz", choices=FORMATS, help="of --all (default: npz)")
+    add("--sizes", metavar="T=16,d=64", help="sizes of axes (default: small, all different)")
+    add("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
+    add("--dtype", default="float32", choices=DTYPES, help="of your program (default: float32)")
+
+    add = command("compare", "vectors.compare", "compare the results of a program with a case of `vectors`")
+    add("case", type=Path, metavar="CASE", help="the file or folder of the case")
+    add("mine", type=Path, metavar="MINE", help="the results: a .safetensors or .npz file, or a folder of raw arrays")
+    add("--dtype", choices=DTYPES, help="the dtype that the program computed in (default: that of the arrays)")
 
     add = command("grade", "checks.grade", "grade exercises, with hints")
     add("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")

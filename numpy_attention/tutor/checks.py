@@ -26,7 +26,7 @@ def select_entries(names: list[str] | None = None) -> list[Entry]:
         if name not in known:
             near = difflib.get_close_matches(name[:80], {entry.covers for entry in CATALOGUE.values()}, 3, cutoff=0)
             nearest = ", ".join(map(repr, near))
-            raise InputError(f"gradcheck: there is no op, layer or model {name[:80]!r}; the nearest are {nearest}")
+            raise InputError(f"there is no op, layer or model {name[:80]!r}; the nearest are {nearest}")
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 
