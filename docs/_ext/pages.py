@@ -36,7 +36,8 @@ PARTS = {
 NAMES = ("ops", "layers", "models", "training", "inside", "recent", "gradcheck")  # the parts with public names
 REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
-    "app.plots": "Pictures", "backend": "Backends: NumPy or CuPy", "errors": "Errors",
+    "tutor.reference": "Cases for other languages", "app.plots": "Pictures", "backend": "Backends: NumPy or CuPy",
+    "errors": "Errors",
 }
 
 LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")

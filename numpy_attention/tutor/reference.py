@@ -31,6 +31,8 @@ from numpy_attention.tutor.checks import select_entries
 from numpy_attention.tutor.entry import Entry
 from numpy_attention.tutor.mistake import Mistake
 
+__all__ = ["ReferenceCase", "reference_case"]
+
 
 class ReferenceCase:
     """A case of an entry. The parameters of a layer are inputs; dropout draws the options random.0, random.1 and so on.
@@ -40,12 +42,12 @@ class ReferenceCase:
 
     def __init__(self, entry: Entry, seed: int, sizes: Sizes, dtype: str) -> None:
         self.entry, self.seed, self.sizes, self.dtype = entry, seed, sizes, dtype
-        self.problem = _problem(entry, seed, sizes, dtype)
+        self.problem = problem_of(entry, seed, sizes, dtype)
         self.layer = getattr(self.problem, "layer", None)
         options, drawn = dict(self.problem.options), list[np.ndarray]()
         for name, value in options.items():
             if isinstance(value, np.random.Generator):
-                options[name] = _Recorder(value, drawn)
+                options[name] = _Recorder(value, drawn)  # a program in another language cannot draw the same numbers
         y = np.asarray(self.problem.call(dict(self.problem.inputs), options)[0])
         cotangent = _rounded(random_cotangent((y,), seed)[0], dtype)
         results = results_at(self.problem, self.problem.inputs, (cotangent,))
@@ -98,7 +100,7 @@ class ReferenceCase:
             if name not in self.results or dtypes[name] not in DTYPES:
                 expected = f"the results are {', '.join(self.results)}, in {', '.join(DTYPES)}"
                 raise InputError(f"{self.entry.name}: {expected}, got {name} in {dtypes[name]}")
-            on_host = one.detach().double().cpu().numpy() if hasattr(one, "detach") else to_host(one)
+            on_host = one.detach().cpu().double().numpy() if hasattr(one, "detach") else to_host(one)
             arrays[name] = np.asarray(on_host, np.float64)
         if not arrays:
             raise InputError(f"{self.entry.name}: no result is given; the results are {', '.join(self.results)}")
@@ -111,7 +113,7 @@ class ReferenceCase:
         """The results of the known mistakes of this op or layer."""
 
         def results(mistake: Mistake) -> Arrays:
-            problem = _problem(mistake.spoil(self.entry), self.seed, self.sizes, self.dtype)
+            problem = problem_of(mistake.spoil(self.entry), self.seed, self.sizes, self.dtype)
             return results_at(problem, problem.inputs, (self.dy.astype(np.float64),))
 
         for one in MISTAKES.values():
@@ -149,7 +151,7 @@ def formula(f: Any) -> str:
     return next((" ".join(one[1].split()) for one in found if one), texts[0].partition("\n")[0])
 
 
-def _problem(entry: Entry, seed: int, sizes: Sizes, dtype: str) -> Problem:
+def problem_of(entry: Entry, seed: int, sizes: Sizes, dtype: str) -> Problem:
     """The problem of an entry in float64, with numbers that the dtype holds exactly."""
     problem = entry.case(seed, np.float64, sizes).problem()
     inputs, options = (

@@ -22,7 +22,7 @@ from numpy_attention.gradcheck.given import compare_given, results_at
 from numpy_attention.gradcheck.problem import FunctionProblem, OpProblem, Problem, random_cotangent
 from numpy_attention.tutor.catalogue import CATALOGUE
 from numpy_attention.tutor.mistake import Mistake
-from numpy_attention.tutor.reference import ReferenceCase, _problem, reference_case
+from numpy_attention.tutor.reference import ReferenceCase, problem_of, reference_case
 from numpy_attention.tutor.vector_files import read_results
 from tests.gradcheck.acceptance.third_party import THIRD_PARTY
 
@@ -77,7 +77,7 @@ def tries(mistake: Mistake, dtype: str) -> Iterator[tuple[ReferenceCase, Problem
                 case = reference_case(entry.name, seed=seed, sizes=sizes, dtype=dtype)
             except InputError:
                 continue
-            yield case, _problem(mistake.spoil(entry), seed, case.sizes, dtype)
+            yield case, problem_of(mistake.spoil(entry), seed, case.sizes, dtype)
 
 
 def named(mistake: Mistake, dtype: str = "float32") -> tuple[str, str]:
