@@ -542,10 +542,8 @@ def compare_with_float64(
         changes = [np.abs(np.asarray(move.grads[one.name], np.float64) - one.gradient) for move in moves]
         # Terms of the size |dy y / x| that cancel leave this much round-off, possibly the same in all elements.
         natural = point.scalar.terms / (min(1.0, rms(point.exact[one.name])) or 1.0)
-        base = one.unit * (max(size, 0.02 * point.largest) + 0.25 * natural)
-        if off.size >= MANY:
-            base = min(base, max(4 * float(np.quantile(off, 0.9)), one.unit * size))
-        allowed = SAFETY * (base + np.max(changes, axis=0, initial=0.0)) + one.allowed
+        usual = one.unit * (max(size, 0.02 * point.largest) + 0.25 * natural)
+        allowed = rounding(off, usual, one.unit * size, changes) + one.allowed
         too_far = ~(off <= allowed) & ~report.kinks
         only_here = too_far & ~report.wrong
         # For an element without a derivative, the gradient in float64 is the reference.
@@ -554,6 +552,13 @@ def compare_with_float64(
         report.wrong = report.wrong | too_far
         if only_here.any() and not (report.wrong & ~only_here).any():
             report.notes.append(f"{report.symbol}: the same backward is right in float64")
+
+
+def rounding(off: np.ndarray, usual: float, least: float, changes: list[np.ndarray]) -> np.ndarray:
+    """The error that is allowed in a low precision, from the usual one and the changes of the gradient nearby."""
+    if off.size >= MANY:  # no more than most elements need, so one wrong element of many is found
+        usual = min(usual, max(4 * float(np.quantile(off, 0.9)), least))
+    return np.asarray(SAFETY * (usual + np.max(changes, axis=0, initial=0.0)))
 
 
 def set_sizes(point: Point, reports: dict[str, ArgumentReport]) -> None:

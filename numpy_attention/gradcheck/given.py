@@ -11,13 +11,13 @@ option, with another dy), or of a backward with a known mistake. The program is 
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.compare import FEW_BITS, MANY, moved_by
-from numpy_attention.gradcheck.derivative import EPS, SAFETY, Scalar, rms
+from numpy_attention.gradcheck.compare import FEW_BITS, moved_by, rounding
+from numpy_attention.gradcheck.derivative import Scalar, rms
 from numpy_attention.gradcheck.problem import (
     Arrays,
     Gradients,
@@ -29,7 +29,7 @@ from numpy_attention.gradcheck.problem import (
     largest,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report, symbol_of
-from numpy_attention.gradcheck.why import Evidence, diagnose
+from numpy_attention.gradcheck.why import Evidence, Experiment, diagnose, experiments
 from numpy_attention.gradcheck.why.relations import place, relation, slack_of
 
 # The round-off of one result, the smallest normal number, the dtype that we compute in, the moves in its last bits.
@@ -65,6 +65,9 @@ class Given(Evidence):
         errors = [self.report.arguments[name].resolution * one for name, one in v.items()]
         return float(np.sqrt(sum(np.sum(one**2) for one in errors)))
 
+    def experiments(self) -> list[Experiment]:
+        return [experiments.other_dy, *super().experiments()]
+
 
 def compare_given(
     problem: Problem, dy: Outputs, given: Arrays, dtypes: Mapping[str, str], known: Iterable[Rival] = ()
@@ -78,16 +81,13 @@ def compare_given(
     exact, names = in_float64(problem.inputs), {symbol_of(name): name for name in problem.with_gradient}
     evaluate = problem.bind(exact)
     scalar, right = Scalar(evaluate, evaluate(), dy), results_at(problem, exact, dy)
-    nearby = cache(partial(results_nearby, problem, exact, dy))
-
-    def within(dtype: str, name: str, array: np.ndarray) -> np.ndarray:
-        return round_off(name, array, right, nearby(dtype), scalar, exact, dtype)
-
-    absent = ", ".join(name for name in right if name not in given)
-    result = Report(problem.name, {}, 0, 0, notes=[f"not given: {absent}"] * bool(absent))
+    nearby = {dtype: results_nearby(problem, exact, dy, dtype) for dtype in set(dtypes.values())}
+    absent = [name for name in right if name not in given]
+    missing = f"not given: {', '.join(absent[:8])}{' ...' * (len(absent) > 8)}"
+    result = Report(problem.name, {}, 0, 0, notes=[missing] * bool(absent))
     for name, array in given.items():
         require_comparable(name, array, right[name])
-        allowed = within(dtypes[name], name, array)
+        allowed = round_off(name, array, right, nearby[dtypes[name]], scalar, exact, dtypes[name])
         wrong, none = ~(np.abs(array - right[name]) <= allowed), np.zeros(array.shape, dtype=bool)
         report = ArgumentReport if name in names else OutputReport
         result.arguments[name] = report(
@@ -100,11 +100,15 @@ def compare_given(
         same = list(itertools.islice(equal(result.wrong, known), 3))  # several mistakes can have the same results
         result.diagnosis = "; or ".join(same) or explained(problem, exact, scalar, result)
     for dtype in ("float32", "bfloat16"):
-        coarse = [np.abs(one.analytic - one.numeric) <= within(dtype, one.symbol, one.analytic) for one in result.wrong]
-        if all(map(np.all, coarse)):
-            result.notes.append(f"right for {dtype}: if the program computed in {dtype}, name this dtype")
+        if all(one.wrong.mean() > 0.3 and typical_error(one) <= 2 * DTYPES[dtype][0] for one in result.wrong):
+            result.notes.append(f"errors as of {dtype}: if the program computed in {dtype}, name this dtype")
             break
     raise GradientError(str(result), result)
+
+
+def typical_error(report: ArgumentReport) -> float:
+    """The median error of an element, relative to the size of the array."""
+    return float(np.median(np.abs(report.analytic - report.numeric))) / (rms(report.numeric) or 1.0)
 
 
 def explained(problem: Problem, exact: Arrays, scalar: Scalar, result: Report) -> str:
@@ -112,12 +116,23 @@ def explained(problem: Problem, exact: Arrays, scalar: Scalar, result: Report) -
     for one in result.wrong:
         if isinstance(one, OutputReport):
             evidence = Given(problem, {**exact, one.name: one.numeric}, scalar, result)
-            return f"{one.name}: {relation(one, evidence) or OTHER_FORMULA}"
+            other = next(equal([one], other_forwards(problem, exact, scalar.dy)), OTHER_FORMULA)
+            return f"{one.name}: {relation(one, evidence) or other}"
     gradients = {one.name: one for one in result.arguments.values() if not isinstance(one, OutputReport)}
     evidence = Given(problem, exact, scalar, Report(problem.name, gradients, 0, 0))
     if evidence.right_at(exact):  # wrong by little more than round-off: everything would explain it
         evidence.most = 0
     return diagnose(evidence)
+
+
+def other_forwards(problem: Problem, exact: Arrays, dy: Outputs) -> Iterator[Rival]:
+    """The output without a mask, and without an option."""
+    for name, x in exact.items():
+        if isinstance(x, np.ndarray) and x.dtype == bool:
+            yield f"{name} is not applied", partial(results_at, problem, {**exact, name: x | True}, dy)
+    for name in problem.options:
+        rest = problem.with_options({key: one for key, one in problem.options.items() if key != name})
+        yield f"the option {name} is ignored", partial(results_at, rest, exact, dy)
 
 
 def results_at(problem: Problem, arrays: Arrays, dy: Outputs) -> Arrays:
@@ -158,12 +173,12 @@ def round_off(
     terms = max(n for x in exact.values() for n in (1, *np.shape(x))) ** 0.5  # in a sum
     # Terms that cancel leave round-off of their size.
     cancelled = max(1.0, *sizes.values()) * scalar.terms / min(1.0, sizes[name]) if name in sizes else 0.0
-    size, most = max(largest(right[name]), least), max(map(largest, right.values()))
-    usual = unit * terms * (max(size, 0.02 * most) + 0.25 * cancelled)
-    if given.size >= MANY and unit < EPS**0.4:  # no more than most elements need: one wrong element of many is found
-        usual = min(usual, max(4 * float(np.quantile(np.abs(given - right[name]), 0.9)), unit * size))
+    size, most = largest(right[name]), max(map(largest, right.values()))
+    usual = unit * terms * (max(size, 0.02 * most, least) + 0.25 * cancelled)
     changes = [np.abs(np.asarray(other[name], np.float64) - right[name]) for other in nearby]
-    return np.asarray(SAFETY * (usual + np.max(changes, axis=0, initial=0.0)))
+    # One wrong element of many cannot be told from round-off in 16 bits, or where the right gradient is zero.
+    off = np.abs(given - right[name]) if unit < 1e-6 and size > 0 else np.zeros(0)
+    return rounding(np.asarray(off), usual, unit * size, changes)
 
 
 def equal(wrong: list[ArgumentReport], rivals: Iterable[Rival]) -> Iterator[str]:

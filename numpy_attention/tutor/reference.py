@@ -137,7 +137,9 @@ def reference_case(
     for size, value in given.items():
         if value != entry.fixed.get(size) and (size not in free or np.min(value, initial=1) < 1):
             raise InputError(f"{entry.name}: sizes must be positive, of {', '.join(free)}, got {size}={value}")
-    chosen = replace(entry, fixed={**entry.fixed, **given}).sizes(np.random.default_rng(seed))
+    least = {size: max(2, entry.at_least.get(size, 2)) for size in free}  # axes of length 1 hide mistakes
+    fixed: dict[str, Any] = {**({"...": (3, 2)} if "..." in free else {}), **entry.fixed, **given}
+    chosen = replace(entry, fixed=fixed, at_least=least).sizes(np.random.default_rng(seed))
     try:
         return ReferenceCase(entry, seed, chosen, dtype)
     except (ValueError, TypeError) as error:

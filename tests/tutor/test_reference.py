@@ -67,7 +67,7 @@ def test_every_entry_is_a_case_that_its_own_results_in_float32_pass() -> None:
 def test_the_numbers_are_the_same_on_every_python_and_numpy() -> None:
     """Inputs and dy of all cases; only the results depend on the machine, in their last digits."""
     sums = [checksum(na.reference_case(name)).to_bytes(4, "little") for name in CATALOGUE]
-    assert zlib.crc32(b"".join(sums)) == 2353931215
+    assert zlib.crc32(b"".join(sums)) == 2794678163
 
 
 def test_numbers_of_16_bits_are_exact_in_float32() -> None:
@@ -82,7 +82,8 @@ def test_an_array_is_judged_by_its_dtype() -> None:
     halves = {name: one.astype(np.float16) for name, one in case.results.items()}
     assert case.compare(halves).ok
     widened = {name: one.astype(np.float32) for name, one in halves.items()}
-    with pytest.raises(GradientError, match="right for bfloat16: if the program computed in bfloat16, name this dtype"):
+    advice = "errors as of bfloat16: if the program computed in bfloat16, name this dtype"
+    with pytest.raises(GradientError, match=advice):
         case.compare(widened)
     assert case.compare(widened, dtype="float16").ok
     assert na.reference_case(ATTENTION, dtype="bfloat16").entry is case.entry

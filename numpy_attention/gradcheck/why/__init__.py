@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from numpy_attention.gradcheck.derivative import H, Scalar, complex_numbers, first_step, rms
-from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, in_float64, is_float
+from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, in_float64, is_float, largest
 from numpy_attention.gradcheck.report import ArgumentReport, Report
 from numpy_attention.gradcheck.why import experiments, relations
 from numpy_attention.gradcheck.why.paths import of_steps
@@ -127,9 +127,15 @@ class Evidence:
         """The experiments that can tell something about these gradients, the most specific first."""
         fit = [of_steps, *experiments.SPECIFIC]
         if not any(report.wrong.sum() == 1 < report.wrong.size for report in self.wrong):
-            fit.append(experiments.other_dy)
+            fit += [experiments.ignored_places_of_dy, experiments.other_dy]
         everywhere = all(report.wrong.mean() > 0.5 for report in self.wrong)
         return [*fit, *(experiments.GENERAL if everywhere else [experiments.of_a_layers_input])]
+
+    def depends(self, name: str, part: Outputs) -> bool:
+        """Whether an argument has an effect on outputs where `part` of dy is not zero."""
+        x = self.exact[name]
+        changes = self.change(name, self.rng().standard_normal(x.shape) * (rms(x) or 1.0))
+        return any(largest(dy * y) > 1e-9 * self.scalar.terms for dy, y in zip(part, changes))
 
     def right_at(self, arrays: Arrays, names: list[str] | None = None, problem: Problem | None = None) -> bool:
         """Whether the gradients that were wrong are right along two random directions, at other arrays or options.

@@ -115,39 +115,53 @@ def _without_options(evidence: "Evidence") -> Iterator[str]:
 
 
 def ignored_outputs(evidence: "Evidence") -> Iterator[str]:
-    """Whether the gradients are right without one of several outputs."""
-    dy, names = evidence.scalar.dy, evidence.names
-    for i, one in enumerate(dy if len(dy) > 1 else ()):
-        if evidence.right_for((*dy[:i], 0.0 * one, *dy[i + 1 :])):
+    """Outputs (of several) that depend on an argument and do not affect its gradient."""
+    dy = evidence.scalar.dy
+    alone = [_alone(dy, i, one) for i, one in enumerate(dy)] if len(dy) > 1 else []
+    grads = [evidence.gradients(one) for one in alone]
+    for name in evidence.names:
+        silent = [i for i, one in enumerate(grads) if not np.any(one[name])]
+        if ignored := [i for i in silent if evidence.depends(name, alone[i])]:
             yield (
-                f"{_gradients(names)} ignores {evidence.dy} of output {i} (of {len(dy)}, counted from 0): every output "
-                f"depends on {', '.join(names)}, so the gradients of all of them must be added"
+                f"d{name} ignores {evidence.dy} of {_listed('output', ignored)} (of {len(dy)}, counted from 0): every "
+                f"output depends on {name}, so the gradients of all of them must be added"
             )
 
 
+def ignored_places_of_dy(evidence: "Evidence") -> Iterator[str]:
+    """Places along an axis of dy that a gradient ignores although the function depends on them."""
+    dy, once = evidence.scalar.dy, evidence.gradients()
+    for i, one in enumerate(dy):
+        for axis, n in enumerate(one.shape):
+            parts = [_only(one, axis, [k]) for k in range(n if 1 < n <= MANY else 0)]
+            without: list[Any] = [evidence.gradients((*dy[:i], one - part, *dy[i + 1:])) for part in parts]
+            for name in evidence.names:
+                grad: Any = once[name]
+                ignored = [k for k, other in enumerate(without) if np.array_equal(grad, other[name])]
+                if not np.any(grad) or not 0 < len(ignored) < n:
+                    continue
+                if evidence.depends(name, _alone(dy, i, _only(one, axis, ignored))):
+                    whole = bool(evidence.report.arguments[name].wrong.all())
+                    yield f"d{name} " + _left_out(axis, ignored, n, whole and grad.shape != one.shape, evidence.dy)
+
+
 def other_dy(evidence: "Evidence") -> Iterator[str]:
-    """Whether the gradients are right for another dy: reversed, shifted, averaged, or zero at some places."""
+    """Whether the gradients are right for another dy: without an output or a place, reversed, shifted or averaged."""
     dy, name = evidence.scalar.dy, evidence.dy
-    for i, axis in ((i, axis) for i, one in enumerate(dy) for axis in range(one.ndim)):
-        one, n = dy[i], dy[i].shape[axis]
-        summed = all(report.wrong.all() and report.shape != one.shape for report in evidence.wrong)
-        changes = {
-            f"right for a {name} that is reversed along axis {axis}": np.flip(one, axis),
-            f"right for a {name} that is shifted along axis {axis}": np.roll(one, 1, axis),
-            f"right for a {name} that is averaged over axis {axis}": 0.0 * one + one.mean(axis, keepdims=True),
-        }
-        for k in range(n) if 1 < n <= MANY else ():
-            rest = [j for j in range(n) if j != k]
-            for ignored, kept in (([k], rest), (rest, [k])):
-                words = f"{_gradients(evidence.names)} {_left_out(axis, ignored, n, summed, name)}"
-                changes[words] = _only(one, axis, kept)
+    for i, one in enumerate(dy):
+        changes = {f"ignores {name} of output {i} (of {len(dy)}, counted from 0)": 0.0 * one} if len(dy) > 1 else {}
+        for axis, n in enumerate(one.shape):
+            for k in range(n) if 1 < n <= MANY else ():
+                rest = [place for place in range(n) if place != k]
+                changes[_left_out(axis, [k], n, False, name)] = _only(one, axis, rest)
+                changes[_left_out(axis, rest, n, True, name)] = _only(one, axis, [k])
+            right = f"is right for a {name} that is {{}} along axis {axis}"
+            changes[right.format("reversed")] = np.flip(one, axis)
+            changes[right.format("shifted")] = np.roll(one, 1, axis)
+            changes[right.format("averaged")] = 0.0 * one + one.mean(axis, keepdims=True)
         for words, other in changes.items():
             if evidence.right_for((*dy[:i], other, *dy[i + 1 :])):
-                yield words
-
-
-def _gradients(names: list[str]) -> str:
-    return " and ".join(f"d{name}" for name in names)
+                yield f"{' and '.join(report.symbol for report in evidence.wrong)} {words}"
 
 
 def _left_out(axis: int, ignored: list[int], n: int, summed: bool, dy: str) -> str:
