@@ -39,7 +39,8 @@ def test_the_walk(tmp_path: Path) -> None:
 
 
 def without_last_digits(text: str) -> str:
-    """Round-off differs from machine to machine, in a report of right results."""
+    """The text in one line; round-off differs from machine to machine."""
+    text = " ".join(text.split())
     return re.sub(r"(?<=worst relative difference )\S+|(?<=resolution )\S+|(?<=\.\d{5})\d+", "...", text)
 
 
