@@ -42,7 +42,8 @@ static void write_array(const char *name, const float *x, long n) {
     fclose(file);
 }
 
-static double number(const char *name) { /* "d": 6 in case.json */
+/* The first "d": 5 in case.json: the sizes and options stand before the arrays. */
+static double number(const char *name) {
     char key[100];
     snprintf(key, sizeof key, "\"%s\": ", name);
     char *at = strstr(about, key);
@@ -137,6 +138,10 @@ static void attention(void) {
 int main(int n, char **given) {
     if (n < 4) { fprintf(stderr, "gradients softmax|layer_norm|attention CASE MINE [MISTAKE]\n"); return 2; }
     from = given[2], to = given[3], mistake = n > 4 ? given[4] : NULL;
+    if (mistake && !planted("diagonal") && !planted("mean") && !planted("scale")) {
+        fprintf(stderr, "the mistakes are diagonal, mean and scale, not %s\n", mistake);
+        return 2;
+    }
     FILE *file = open_file(from, "case.json", "rb");
     about[fread(about, 1, sizeof about - 1, file)] = 0;
     fclose(file);

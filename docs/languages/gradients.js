@@ -91,6 +91,10 @@ function attention({ q, k, v, mask, dy }, { T_q, T_k, d_k, d_v }) {
   return { dq, dk, dv };
 }
 
-const { about, arrays } = readCase(from);
 const backward = { softmax, layer_norm: layerNorm, attention }[op];
+if (!backward || !to || ![undefined, "diagonal", "mean", "scale"].includes(mistake)) {
+  console.error("node gradients.js softmax|layer_norm|attention CASE MINE [diagonal|mean|scale]");
+  process.exit(2);
+}
+const { about, arrays } = readCase(from);
 writeArrays(to, backward(arrays, about.sizes, about.options), about);

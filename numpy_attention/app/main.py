@@ -120,7 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     add("name", metavar="NAME", nargs="?", help="an op, layer or model")
     add("--variant", help="a variant of it (default: the first that --list shows)")
     add("--out", type=Path, metavar="PATH", help="a .safetensors or .npz file, or a folder for raw arrays")
-    add("--list", action="store_true", help="list all names, variants and inputs")
+    add("--list", action="store_true", help="list names, variants and inputs: all, or those of NAME")
     add("--all", type=Path, metavar="FOLDER", help="write the cases of all ops and layers, and an index")
     add("--format", default="npz", choices=FORMATS, help="of --all (default: npz)")
     add("--sizes", metavar="T=16,d=64", help="sizes of axes (default: small, all different)")

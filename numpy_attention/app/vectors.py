@@ -3,11 +3,13 @@
 import argparse
 import json
 import re
+from pathlib import Path
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import atomic_write
 from numpy_attention.gradcheck.report import GradientError
 from numpy_attention.tutor.catalogue import CATALOGUE
+from numpy_attention.tutor.checks import select_entries
 from numpy_attention.tutor.reference import reference_case
 from numpy_attention.tutor.vector_files import read_case, read_results, write_case
 
@@ -15,9 +17,9 @@ from numpy_attention.tutor.vector_files import read_case, read_results, write_ca
 def vectors(a: argparse.Namespace) -> int:
     """Write one case, or all; or list their names."""
     if a.list:
-        for entry in CATALOGUE.values():
+        for entry in select_entries([a.name] if a.name else None):
             print(f"{entry.name:<60} {entry.spec}")
-    elif a.all is not None:
+    elif a.all is not None and not (a.name or a.out or a.sizes or a.variant):
         index = {}
         for name in CATALOGUE:
             case = reference_case(name, seed=a.seed, dtype=a.dtype)
@@ -27,8 +29,10 @@ def vectors(a: argparse.Namespace) -> int:
         with atomic_write(a.all / "index.json") as temporary:
             temporary.write_text(json.dumps(index, indent=1), "utf-8")
         print(f"{len(index)} cases in {a.all}; index.json lists them")
-    elif a.name is None or a.out is None:
+    elif a.all is not None or a.name is None or a.out is None:
         raise InputError("vectors: give a name and a file, as in `softmax --out case.npz`; or --list, or --all FOLDER")
+    elif a.out.suffix not in ("", ".npz", ".safetensors") or a.out == Path():
+        raise InputError(f"vectors: --out must be a .npz or .safetensors file, or a folder without a dot, got {a.out}")
     else:
         name = f"{a.name}: {a.variant}" if a.variant else a.name
         sizes = dict(_size(one) for one in a.sizes.split(",")) if a.sizes else {}

@@ -11,6 +11,7 @@ option, with another dy), or of a backward with a known mistake. The program is 
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,8 +36,8 @@ from numpy_attention.gradcheck.why.relations import place, relation, slack_of
 # The round-off of one result, the smallest normal number, the dtype that we compute in, the moves in its last bits.
 DTYPES = {
     "float32": (2.0**-23, 2.0**-126, np.float32, FEW_BITS), "float64": (2.0**-52, 2.0**-1022, np.float64, FEW_BITS),
-    "float16": (2.0**-11, 2.0**-14, np.float32, (2**13,) * 6),
-    "bfloat16": (2.0**-8, 2.0**-126, np.float32, (2**16,) * 6),
+    "float16": (2.0**-11, 2.0**-14, np.float32, (2**12,) * 6),
+    "bfloat16": (2.0**-8, 2.0**-126, np.float32, (2**15,) * 6),
 }
 OTHER_FORMULA = "does the forward use another formula, another eps or random numbers?"
 Rival = tuple[str, Callable[[], Arrays]]  # a sentence, and the results that it explains
@@ -78,32 +79,51 @@ def compare_given(
 
     Raises: GradientError with a report if an array is wrong; ValueError for an array that cannot be compared.
     """
-    exact, names = in_float64(problem.inputs), {symbol_of(name): name for name in problem.with_gradient}
+    exact = in_float64(problem.inputs)
     evaluate = problem.bind(exact)
     scalar, right = Scalar(evaluate, evaluate(), dy), results_at(problem, exact, dy)
     nearby = {dtype: results_nearby(problem, exact, dy, dtype) for dtype in set(dtypes.values())}
-    absent = [name for name in right if name not in given]
-    missing = f"not given: {', '.join(absent[:8])}{' ...' * (len(absent) > 8)}"
-    result = Report(problem.name, {}, 0, 0, notes=[missing] * bool(absent))
+    arguments = {symbol_of(name): name for name in problem.with_gradient}
+    reports: dict[str, ArgumentReport] = {}
     for name, array in given.items():
         require_comparable(name, array, right[name])
         allowed = round_off(name, array, right, nearby[dtypes[name]], scalar, exact, dtypes[name])
-        wrong, none = ~(np.abs(array - right[name]) <= allowed), np.zeros(array.shape, dtype=bool)
-        report = ArgumentReport if name in names else OutputReport
-        result.arguments[name] = report(
-            names.get(name, name), array, right[name], allowed, 0.0 * allowed, wrong, none, none, none,
-            size=largest(right[name]) or 1.0, reference="float64", pattern=place(wrong, ~none) if wrong.any() else "",
-        )
+        reports[name] = report_of(arguments.get(name), name, array, right[name], allowed)
+    result = Report(problem.name, reports, 0, 0, notes=notes_on(right, reports, dtypes))
     if not result.wrong:
         return result
+    # A cause must fit far better than the right results have to.
+    sharp = {name: replace(one, resolution=one.resolution / 16) for name, one in reports.items()}
+    wrong, names = [one for one in sharp.values() if one.wrong.any()], list[str]()
     with contextlib.suppress(Exception), np.errstate(all="ignore"):
-        same = list(itertools.islice(equal(result.wrong, known), 3))  # several mistakes can have the same results
-        result.diagnosis = "; or ".join(same) or explained(problem, exact, scalar, result)
-    for dtype in ("float32", "bfloat16"):
-        if all(one.wrong.mean() > 0.3 and typical_error(one) <= 2 * DTYPES[dtype][0] for one in result.wrong):
+        names = list(itertools.islice(equal(wrong, known), 3))  # several mistakes can have the same results
+        result.diagnosis = "; or ".join(names) or explained(problem, exact, scalar, sharp)
+    for dtype in () if names else ("float32", "bfloat16"):
+        if all(one.wrong.mean() > 0.3 and typical_error(one) <= 2 * DTYPES[dtype][0] for one in wrong):
             result.notes.append(f"errors as of {dtype}: if the program computed in {dtype}, name this dtype")
             break
     raise GradientError(str(result), result)
+
+
+def report_of(
+    argument: str | None, name: str, given: np.ndarray, right: np.ndarray, allowed: np.ndarray
+) -> ArgumentReport:
+    """The report of one array: of the gradient of an argument, or of an output."""
+    wrong, none = ~(np.abs(given - right) <= allowed), np.zeros(right.shape, dtype=bool)
+    return (ArgumentReport if argument else OutputReport)(
+        argument or name, given, right, allowed, 0.0 * allowed, wrong, none, none, none, size=largest(right) or 1.0,
+        reference="float64", pattern=place(wrong, ~none) if wrong.any() else "",
+    )
+
+
+def notes_on(right: Arrays, reports: Mapping[str, ArgumentReport], dtypes: Mapping[str, str]) -> list[str]:
+    """What the comparison cannot show: results that are not given, and arrays that could be zero."""
+    absent = [name for name in right if name not in reports]
+    notes = [f"not given: {', '.join(absent[:8])}{' ...' * (len(absent) > 8)}"] * bool(absent)
+    for name, one in reports.items():
+        if np.mean(one.resolution >= np.abs(one.numeric)) > 0.5 and largest(one.numeric):
+            notes.append(f"{name}: {dtypes[name]} cannot tell most elements from zero here; test it in float32")
+    return notes
 
 
 def typical_error(report: ArgumentReport) -> float:
@@ -111,14 +131,14 @@ def typical_error(report: ArgumentReport) -> float:
     return float(np.median(np.abs(report.analytic - report.numeric))) / (rms(report.numeric) or 1.0)
 
 
-def explained(problem: Problem, exact: Arrays, scalar: Scalar, result: Report) -> str:
+def explained(problem: Problem, exact: Arrays, scalar: Scalar, reports: dict[str, ArgumentReport]) -> str:
     """The likely mistake; a wrong output comes before wrong gradients."""
-    for one in result.wrong:
-        if isinstance(one, OutputReport):
-            evidence = Given(problem, {**exact, one.name: one.numeric}, scalar, result)
+    for one in reports.values():
+        if isinstance(one, OutputReport) and one.wrong.any():
+            evidence = Given(problem, {**exact, one.name: one.numeric}, scalar, Report(problem.name, reports, 0, 0))
             other = next(equal([one], other_forwards(problem, exact, scalar.dy)), OTHER_FORMULA)
             return f"{one.name}: {relation(one, evidence) or other}"
-    gradients = {one.name: one for one in result.arguments.values() if not isinstance(one, OutputReport)}
+    gradients = {one.name: one for one in reports.values() if not isinstance(one, OutputReport)}
     evidence = Given(problem, exact, scalar, Report(problem.name, gradients, 0, 0))
     if evidence.right_at(exact):  # wrong by little more than round-off: everything would explain it
         evidence.most = 0
@@ -148,6 +168,10 @@ def require_comparable(name: str, array: np.ndarray, right: np.ndarray) -> None:
     if array.shape != right.shape:
         why = explain_shape(array.shape, right.shape)
         raise ValueError(f"{name} must have shape {right.shape}, got {array.shape}: {why}")
+    with np.errstate(all="ignore"):
+        swapped = array.astype(np.float32).byteswap().astype(np.float64) - right
+    if largest(swapped) < 0.01 * largest(right):
+        raise ValueError(f"{name} is in big-endian order: write its numbers little-endian")
     if not np.isfinite(array).all():
         at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
         raise ValueError(f"{name} holds {array[at]} at index {list(at)}, and {np.isfinite(array).sum()} finite numbers")
@@ -170,14 +194,16 @@ def round_off(
     """How far each element of a given result may be off in its dtype, at this point."""
     unit, least, *_ = DTYPES[dtype]
     sizes = {symbol_of(one): rms(x) or 1.0 for one, x in exact.items() if is_float(x)}
-    terms = max(n for x in exact.values() for n in (1, *np.shape(x))) ** 0.5  # in a sum
+    half = unit > 1e-6  # programs in half precision add in float32, so the number of terms does not matter
+    terms = 1.0 if half else max(n for x in exact.values() for n in (1, *np.shape(x))) ** 0.5
     # Terms that cancel leave round-off of their size.
     cancelled = max(1.0, *sizes.values()) * scalar.terms / min(1.0, sizes[name]) if name in sizes else 0.0
     size, most = largest(right[name]), max(map(largest, right.values()))
+    cancelled = min(cancelled, 4 * size) if half else cancelled
     usual = unit * terms * (max(size, 0.02 * most, least) + 0.25 * cancelled)
     changes = [np.abs(np.asarray(other[name], np.float64) - right[name]) for other in nearby]
-    # One wrong element of many cannot be told from round-off in 16 bits, or where the right gradient is zero.
-    off = np.abs(given - right[name]) if unit < 1e-6 and size > 0 else np.zeros(0)
+    # One wrong element of many cannot be told from round-off in half precision, or where the right gradient is zero.
+    off = np.zeros(0) if half or size == 0 else np.abs(given - right[name])
     return rounding(np.asarray(off), usual, unit * size, changes)
 
 
@@ -187,6 +213,8 @@ def equal(wrong: list[ArgumentReport], rivals: Iterable[Rival]) -> Iterator[str]
     def fits(report: ArgumentReport, rival: np.ndarray) -> bool:
         off, times = np.abs(report.analytic - rival), max(1.0, largest(rival) / report.size)
         slack = times * slack_of(report, np.ones(off.shape, dtype=bool)).reshape(off.shape)
+        if np.any(rival) and not np.any(report.analytic):  # zeros have a sentence of their own
+            return False
         return bool(np.all(off <= slack)) and largest(off) < 0.3 * largest(report.analytic - report.numeric)
 
     for words, results in rivals:

@@ -112,7 +112,7 @@ def _stored(path: str | PathLike[str], file: Any, name: str) -> StoredArray:
 
 
 def _read(path: str | PathLike[str], file: Any, name: str, kind: str) -> np.ndarray:
-    if kind in ("F64", "F32", "F16"):
+    if kind in ("F64", "F32", "F16", "I64", "BOOL"):
         return np.asarray(file.get_tensor(name))
     if kind != "BF16":
         raise InputError(f"{name} holds numbers of the kind {kind}, which cannot be read here")

@@ -21,12 +21,16 @@ def select_entries(names: list[str] | None = None) -> list[Entry]:
     """
     if names is None:
         return list(CATALOGUE.values())
-    known = set(CATALOGUE) | {entry.covers for entry in CATALOGUE.values()}
+    known = {one for entry in CATALOGUE.values() for one in (entry.name, entry.covers)}
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name[:80], {entry.covers for entry in CATALOGUE.values()}, 3, cutoff=0)
-            nearest = ", ".join(map(repr, near))
-            raise InputError(f"there is no op, layer or model {name[:80]!r}; the nearest are {nearest}")
+            op = name.partition(":")[0][:80]
+            near = difflib.get_close_matches(op.lower(), {entry.covers.lower() for entry in CATALOGUE.values()}, 3, 0)
+            nearest = [entry.covers for entry in CATALOGUE.values() if entry.covers.lower() in near]
+            if op in known:  # then the variant is wrong
+                nearest = [entry.name for entry in CATALOGUE.values() if entry.covers == op]
+            quoted = ", ".join(map(repr, dict.fromkeys(nearest)))
+            raise InputError(f"there is no op, layer or model {name[:80]!r}; the nearest are {quoted}")
     return [entry for entry in CATALOGUE.values() if {entry.name, entry.covers} & set(names)]
 
 

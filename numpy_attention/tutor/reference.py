@@ -11,6 +11,7 @@ A case is an entry of the catalogue with random numbers; its results are compute
 
 import copy
 import inspect
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -94,14 +95,17 @@ class ReferenceCase:
         """
         arrays, dtypes, sixteen = Arrays(), dict[str, str](), {"float32": self.dtype} if "16" in self.dtype else {}
         for name, one in given.items():
-            found = dtype if isinstance(dtype, str) else dtype[name]
-            found = found or str(getattr(one, "dtype", "float64")).removeprefix("torch.")
+            found = (dtype.get(name) if isinstance(dtype, Mapping) else dtype) or getattr(one, "dtype", "float64")
+            found = str(found).removeprefix("torch.")
             dtypes[name] = sixteen.get(found, found)
             if name not in self.results or dtypes[name] not in DTYPES:
                 expected = f"the results are {', '.join(self.results)}, in {', '.join(DTYPES)}"
                 raise InputError(f"{self.entry.name}: {expected}, got {name} in {dtypes[name]}")
-            on_host = one.detach().cpu().double().numpy() if hasattr(one, "detach") else to_host(one)
-            arrays[name] = np.asarray(on_host, np.float64)
+            try:
+                on_host = one.detach().cpu().double().numpy() if hasattr(one, "detach") else to_host(one)
+                arrays[name] = np.asarray(on_host, np.float64)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{self.entry.name}: {name} must be an array of floats: {error}") from None
         if not arrays:
             raise InputError(f"{self.entry.name}: no result is given; the results are {', '.join(self.results)}")
         try:
@@ -130,13 +134,22 @@ def reference_case(
 
     Raises: InputError for a name, a size or a dtype that does not exist.
     """
-    entry, given = select_entries([name])[0], sizes or {}
+    entry = select_entries([name])[0]
     if dtype not in DTYPES:
         raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype}")
+    try:
+        seed, given = operator.index(seed), {size: _whole(value) for size, value in (sizes or {}).items()}
+    except TypeError:
+        raise InputError(f"seed and sizes must be whole numbers, got seed={seed}, sizes={sizes}") from None
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
     free = [size for size in entry.parsed.size_names if size not in entry.fixed]
     for size, value in given.items():
-        if value != entry.fixed.get(size) and (size not in free or np.min(value, initial=1) < 1):
-            raise InputError(f"{entry.name}: sizes must be positive, of {', '.join(free)}, got {size}={value}")
+        if size not in free and value != entry.fixed.get(size):
+            always = "".join(f"; {one} is always {number}" for one, number in entry.fixed.items())
+            raise InputError(f"{entry.name} has no size {size} to choose; its sizes are {', '.join(free)}{always}")
+        if np.min(value, initial=1) < 1 or (size == "...") != isinstance(value, tuple):
+            raise InputError(f"{entry.name}: {size} must be at least 1, and ... a tuple of such sizes, got {value}")
     least = {size: max(2, entry.at_least.get(size, 2)) for size in free}  # axes of length 1 hide mistakes
     fixed: dict[str, Any] = {**({"...": (3, 2)} if "..." in free else {}), **entry.fixed, **given}
     chosen = replace(entry, fixed=fixed, at_least=least).sizes(np.random.default_rng(seed))
@@ -144,6 +157,10 @@ def reference_case(
         return ReferenceCase(entry, seed, chosen, dtype)
     except (ValueError, TypeError) as error:
         raise InputError(f"{entry.name} with the sizes {chosen}: {error}") from None
+
+
+def _whole(size: Any) -> Any:
+    return tuple(map(operator.index, size)) if isinstance(size, (tuple, list)) else operator.index(size)
 
 
 def formula(f: Any) -> str:

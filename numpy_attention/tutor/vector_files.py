@@ -8,12 +8,12 @@ Of another program's file only the results are read: y, dq, dk. A raw result has
 """
 
 import json
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from numpy_attention.errors import InputError
 from numpy_attention.files import atomic_write, reading, writing
 from numpy_attention.gradcheck.problem import Arrays
 from numpy_attention.pretrained.c33_gguf_files import package, refused
@@ -28,7 +28,7 @@ def write_case(case: ReferenceCase, path: Path) -> None:
 
     Raises: InputError without the package safetensors, and for a place where nothing can be written.
     """
-    text, arrays = json.dumps(case.about() | {"checksum": checksum(case)}, indent=1, default=_in_json), case.arrays
+    text, arrays = json.dumps(case.about(), indent=1, default=_in_json), case.arrays
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".safetensors":
@@ -40,15 +40,12 @@ def write_case(case: ReferenceCase, path: Path) -> None:
                 np.savez(temporary, **arrays, case=np.array(text))
         else:
             path.mkdir(exist_ok=True)
+            if others := [file.name for file in path.iterdir() if file.stem not in arrays and file.name != "case.json"]:
+                raise InputError(f"{path} also holds {others[0]}; give an empty folder, or a .npz or .safetensors file")
             files = {f"{name}.bin": one.astype(one.dtype.newbyteorder("<")).tobytes() for name, one in arrays.items()}
             for name, data in {**files, "case.json": text.encode()}.items():  # with the last one, the case is whole
                 with atomic_write(path / name) as temporary:
                     temporary.write_bytes(data)
-
-
-def checksum(case: ReferenceCase) -> int:
-    """The CRC-32 of the bytes of inputs, options and dy."""
-    return zlib.crc32(b"".join(one.tobytes() for name, one in case.arrays.items() if name not in case.results))
 
 
 def _in_json(value: Any) -> Any:
@@ -57,54 +54,64 @@ def _in_json(value: Any) -> Any:
 
 
 def read_case(path: Path) -> ReferenceCase:
-    """The case that a file describes; its numbers are drawn again.
+    """The case in a file; its numbers are drawn again, and must be those of the file.
 
-    Raises: InputError for a file that is missing, damaged, or of a version that draws other numbers.
+    Raises: InputError for a file that is missing, damaged, changed, or of a version that draws other numbers.
     """
-    with reading(path), refused(f"{path} is not a case"):
+    place = path if path.suffix in (".safetensors", ".npz") else path / "case.json"
+    with reading(place), refused(f"{place} is damaged or not a case"):
         if path.suffix == ".safetensors":
             text = read_safetensors(path)[0]["case"]
         elif path.suffix == ".npz":
             with open(path, "rb") as file:
                 text = str(np.load(file, allow_pickle=False)["case"])
         else:
-            text = (path / "case.json").read_text("utf-8")
+            text = place.read_text("utf-8")
         about = json.loads(text)
         sizes = {name: tuple(size) if isinstance(size, list) else size for name, size in about["sizes"].items()}
         case = reference_case(about["name"], seed=about["seed"], sizes=sizes, dtype=about["dtype"])
-        if checksum(case) != about["checksum"]:
-            raise ValueError(f"version {about['version']} drew other numbers; write the case again")
+    given = {name: one for name, one in case.arrays.items() if name not in case.results}
+    found, _ = _arrays(path, given)
+    for name, one in given.items():
+        if name not in found or not np.array_equal(found[name], one):
+            reason = f"its {name} was changed, or version {about.get('version')} drew other numbers"
+            raise InputError(f"{path} cannot be used: {reason}; write the case again")
     return case
 
 
 def read_results(path: Path, case: ReferenceCase) -> tuple[Arrays, dict[str, str]]:
     """The results of a program in a file or folder, and the dtype of each.
 
-    Raises: InputError for a file that is missing or damaged, an unknown array, and a raw array of a wrong length.
+    Raises: InputError for a file that is missing, damaged or without a result, an unknown array, and a raw array of a
+    wrong length.
     """
-    kinds, arrays = dict[str, str](), dict[str, Any]()
+    found, dtypes = _arrays(path, case.results)
+    for name in found.keys() - {*case.arrays, "case"}:
+        raise InputError(f"{path} holds {name}; the results of {case.entry.name} are {', '.join(case.results)}")
+    if not found.keys() & case.results.keys():
+        raise InputError(f"{path} holds no result of {case.entry.name}; its results are {', '.join(case.results)}")
+    return {name: found[name] for name in case.results if name in found}, dtypes
+
+
+def _arrays(path: Path, like: Arrays) -> tuple[dict[str, Any], dict[str, str]]:
+    """The arrays in a file that are also in `like` (None for others), and the dtypes of all."""
     with reading(path), refused(f"{path} cannot be used"):
         if path.suffix == ".safetensors":
             stored = read_safetensors(path)[1]
-            kinds = {name: KINDS.get(one.dtype, one.dtype) for name, one in stored.items()}
-            arrays = {name: one.read() if name in case.results else None for name, one in stored.items()}
-        elif path.suffix == ".npz":
+            found = {name: one.read() if name in like else None for name, one in stored.items()}
+            return found, {name: KINDS.get(one.dtype, one.dtype) for name, one in stored.items()}
+        if path.suffix == ".npz":
             with open(path, "rb") as file:
                 arrays = dict(np.load(file, allow_pickle=False))
         else:
             raw = (one for one in sorted(path.iterdir()) if one.suffix == ".bin")
-            arrays = {one.stem: _raw(one, case.arrays.get(one.stem)) for one in raw}
-        for name in arrays.keys() - {*case.arrays, "case"}:
-            raise ValueError(f"it holds {name}; the results of {case.entry.name} are {', '.join(case.results)}")
-    arrays = {name: one for name, one in arrays.items() if name in case.results}
-    return arrays, {name: kinds.get(name, one.dtype.name) for name, one in arrays.items()}
+            arrays = {one.stem: _raw(one, like[one.stem]) if one.stem in like else np.zeros(0) for one in raw}
+    return arrays, {name: one.dtype.name for name, one in arrays.items()}
 
 
-def _raw(file: Path, like: np.ndarray | None) -> np.ndarray | None:
+def _raw(file: Path, like: np.ndarray) -> np.ndarray:
     """The numbers in a file, in the dtype and shape of an array of the case."""
-    if like is None:
-        return None
-    found = np.fromfile(file, like.dtype.newbyteorder("<"))
-    if found.size != like.size:
-        raise ValueError(f"{file.name} holds {found.size} numbers of {like.dtype}, not {like.size}")
-    return found.reshape(like.shape)
+    data = file.read_bytes()
+    if len(data) != like.nbytes:
+        raise ValueError(f"{file.name} has {len(data)} bytes; {like.size} numbers of {like.dtype} are {like.nbytes}")
+    return np.frombuffer(data, like.dtype.newbyteorder("<")).astype(like.dtype).reshape(like.shape)

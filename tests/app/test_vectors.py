@@ -128,14 +128,18 @@ def test_half_precision_of_a_safetensors_file(tmp_path: Path) -> None:
     (["vectors", "softmax", "--out", "case.npz", "--sizes", "d"], "--sizes must be like T=16,d=64, got 'd'"),
     (["vectors", "softmax", "--variant", "axis 7", "--out", "case.npz"], "no op, layer or model 'softmax: axis 7'"),
     (["compare", "absent.npz", "right.npz"], "cannot read absent.npz"),
-    (["compare", "right.npz", "right.npz"], "right.npz is not a case"),
+    (["compare", "right.npz", "right.npz"], "right.npz is damaged or not a case"),
     (["compare", "case.npz", "absent"], "cannot read absent"),
-    (["compare", "case.npz", "empty.npz"], "softmax: no result is given; the results are y, dx"),
-    (["compare", "case.npz", "other.npz"], "other.npz cannot be used: it holds dq; the results of softmax are y, dx"),
+    (["compare", "case.npz", "empty.npz"], "empty.npz holds no result of softmax; its results are y, dx"),
+    (["compare", "case.npz", "other.npz"], "other.npz holds dq; the results of softmax are y, dx"),
     (["compare", "case.npz", "nan.npz"], "softmax: dx holds nan at index [0, 0, 0]"),
-    (["compare", "case.npz", "short"], "short cannot be used: dx.bin holds 3 numbers of float32, not 30"),
+    (["compare", "case.npz", "short"], "short cannot be used: dx.bin has 12 bytes; 30 numbers of float32 are 120"),
     (["compare", "case.npz", "damaged.npz"], "damaged.npz cannot be used"),
-    (["compare", "old.npz", "right.npz"], "version 0.0 drew other numbers; write the case again"),
+    (["compare", "old.npz", "right.npz"], "its x was changed, or version 0.0 drew other numbers; write the case again"),
+    (["compare", "short", "right.npz"], "cannot read short/case.json"),
+    (["vectors", "softmax", "--out", "case.txt"], "--out must be a .npz or .safetensors file"),
+    (["vectors", "softmax", "--out", "used"], "used also holds gamma.bin; give an empty folder"),
+    (["vectors", "softmax", "--all", "new"], "give a name and a file"),
 ])
 def test_unusable_input_is_one_line(
     given: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -144,7 +148,10 @@ def test_unusable_input_is_one_line(
     case = na.reference_case("softmax")
     write_case(case, Path("case.npz"))
     about: Any = json.loads(str(np.load("case.npz")["case"]))
-    np.savez("old.npz", case=np.array(json.dumps(about | {"checksum": 1, "version": "0.0"})))
+    changed = {"x": case.inputs["x"] + 1, "case": np.array(json.dumps(about | {"version": "0.0"}))}
+    np.savez("old.npz", **{**case.arrays, **changed})
+    Path("used").mkdir()
+    Path("used/gamma.bin").touch()
     np.savez("right.npz", dx=case.grads["x"])
     np.savez("empty.npz")
     np.savez("other.npz", dq=case.dy)

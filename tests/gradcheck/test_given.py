@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import numpy_attention as na
 from numpy_attention import ops
 from numpy_attention.gradcheck import GradientError, Report
 from numpy_attention.gradcheck.given import compare_given, results_at
@@ -92,10 +93,34 @@ def test_the_round_off_of_a_dtype_is_allowed_and_no_more(problem: OpProblem, dy:
         assert said(problem, dy, {"dk": 1.5 * right["dk"]}, dtype).diagnosis
 
 
+def linear(x: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sin(x) + b)
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    (lambda dy, x: {"db": dy[-1, -1]}, "db uses only the last of all rows of dy: does an assignment replace the sum"),
+    (lambda dy, x: {"dx": np.cos(x)}, "dx: the factor dy is left out"),
+    (lambda dy, x: {"dx": -dy * np.cos(x) * (1 + 0.003 * np.sin(9 * x))}, "sign"),
+    (lambda dy, x: {"db": 0 * dy[0, 0]}, "db: the backward returns zero"),
+])
+def test_a_mistake_of_a_port_is_named_in_half_precision(given: Any, words: str, rng: np.random.Generator) -> None:
+    x, b, dy = rng.standard_normal((3, 2, 50)), rng.standard_normal(50), rng.standard_normal((3, 2, 50))
+    problem = FunctionProblem(linear, lambda dy, x, b: (dy * np.cos(x), dy.sum((0, 1))), (x, b), {})
+    assert words in said(problem, (dy,), given(dy, x), "bfloat16").diagnosis
+
+
+def test_a_dtype_that_cannot_tell_from_zero_says_so() -> None:
+    case = na.reference_case("softmax", sizes={"d": 1024}, dtype="bfloat16")
+    assert "dx: bfloat16 cannot tell most elements from zero here" in str(case.compare(case.results))
+    with pytest.raises(GradientError, match="right: y"):
+        case.compare({"y": case.y, "dx": 0 * case.grads["x"]})
+
+
 @pytest.mark.parametrize(("change", "words"), [
     (lambda g: g[0], r"dk must have shape \(2, 3, 6\), got \(3, 6\)"),
     (lambda g: g.swapaxes(-1, -2), r"dk must have shape \(2, 3, 6\), got \(2, 6, 3\): transposed"),
     (lambda g: g.reshape(-1, order="F").reshape(g.shape), r"dk is in column-major order: write it row by row"),
+    (lambda g: g.astype(np.float32).byteswap().astype(np.float64), "dk is in big-endian order"),
     (lambda g: np.where(g == g[1, 2, 3], np.nan, g), r"dk holds nan at index \[1, 2, 3\], and 35 finite numbers"),
 ])
 def test_an_array_that_cannot_be_compared(problem: OpProblem, dy: Any, change: Any, words: str) -> None:

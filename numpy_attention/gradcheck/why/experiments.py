@@ -159,6 +159,11 @@ def other_dy(evidence: "Evidence") -> Iterator[str]:
             changes[right.format("reversed")] = np.flip(one, axis)
             changes[right.format("shifted")] = np.roll(one, 1, axis)
             changes[right.format("averaged")] = 0.0 * one + one.mean(axis, keepdims=True)
+        for row in ("first", "last") if one.ndim > 2 else ():
+            kept = np.zeros_like(one).reshape(-1, one.shape[-1])
+            kept[-1 * (row == "last")] = one.reshape(kept.shape)[-1 * (row == "last")]
+            words = f"uses only the {row} of all rows of {name}: does an assignment replace the sum over the rows?"
+            changes[words] = kept.reshape(one.shape)
         for words, other in changes.items():
             if evidence.right_for((*dy[:i], other, *dy[i + 1 :])):
                 yield f"{' and '.join(report.symbol for report in evidence.wrong)} {words}"

@@ -19,6 +19,7 @@ import itertools
 import linecache
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -303,7 +304,8 @@ class Site(NamedTuple):
     def quoted(self) -> str:
         """The source with its line; without the source, the name."""
         text, tree = self.source()
-        return f"`{text}` (line {self.place[0]})" if tree else f"step {self.name} (line {self.place[0]})"
+        of_the_book = f" of {Path(self.file).name}" if "numpy_attention" in Path(self.file).parts else ""
+        return f"{f'`{text}`' if tree else f'step {self.name}'} (line {self.place[0]}{of_the_book})"
 
     def operands(self) -> list[str]:
         """The source of each operand; the first one of a method is its array."""

@@ -33,9 +33,10 @@ def relation(report: ArgumentReport, evidence: "Evidence") -> str:
         return ""
     if largest(given) <= ZERO * largest(right):
         return "the backward returns zero: is a term missing, or do two terms cancel?"
-    strong = np.count_nonzero(np.abs(right) > 100 * slack)
+    strong = np.count_nonzero(np.abs(right) > 20 * slack)
     if strong >= 2 and (factor := constant(report, seen)):
-        return factor_in_words(factor, evidence)[0]
+        strongest = int(np.argmax(np.abs(right)))
+        return factor_in_words(factor, evidence, max(1e-6, slack[strongest] / abs(right[strongest])))[0]
     if report.analytic.size == 1 and strong:
         mistake, known = factor_in_words(float(given[0] / right[0]), evidence)
         return mistake if known else ""  # between two numbers there is always a factor
@@ -72,12 +73,12 @@ def constant(report: ArgumentReport, part: np.ndarray) -> float:
     return factor if fits and abs(factor - 1) * abs(right[strongest]) > slack[strongest] else 0.0
 
 
-def factor_in_words(factor: float, evidence: "Evidence") -> tuple[str, bool]:
+def factor_in_words(factor: float, evidence: "Evidence", close: float = 1e-6) -> tuple[str, bool]:
     """The mistake that a factor indicates, and whether the factor is one of the known ones."""
     if abs(factor - 1) < CLOSE:
         return f"right up to a factor of 1 {factor - 1:+.1e}: a rounded constant, or eps at a wrong place?", False
     for number, mistake in _known_factors(evidence):
-        if abs(factor - number) <= 1e-6 * abs(number):
+        if abs(factor - number) <= close * abs(number):
             return mistake, True
     return f"right up to the constant factor {factor:.6g}", False
 
@@ -185,7 +186,7 @@ def _factors(shape: tuple[int, ...], evidence: "Evidence") -> Iterator[tuple[str
     """Arguments and outputs, their exponentials and looked-up rows, as factors of a gradient of this shape."""
     ys = evidence.scalar.y
     outputs = {"the output" if len(ys) == 1 else f"output {i}": y for i, y in enumerate(ys)}
-    for name, z in {**evidence.arrays, **outputs}.items():
+    for name, z in {**evidence.arrays, **outputs, **dict.fromkeys([evidence.dy], evidence.scalar.dy[0])}.items():
         if z.dtype.kind != "f" or not 0 < z.ndim <= len(shape):
             continue
         if all(n in (1, m) for n, m in zip(z.shape[::-1], shape[::-1])):
