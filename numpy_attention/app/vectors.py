@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from numpy_attention.errors import InputError
 from numpy_attention.files import atomic_write
@@ -54,8 +55,9 @@ def compare(a: argparse.Namespace) -> int:
     return 0
 
 
-def _size(text: str) -> tuple[str, int]:
-    name, equals, number = text.partition("=")
-    if not equals or not number.strip().isdecimal():
-        raise InputError(f"--sizes must be like T=16,d=64, got {text!r}")
-    return name.strip(), int(number)
+def _size(text: str) -> tuple[str, Any]:
+    name, _, numbers = text.partition("=")
+    found = [int(number) for number in numbers.split("x") if number.strip().isdecimal()]
+    if len(found) != 1 + numbers.count("x") or (len(found) > 1 and name.strip() != "..."):
+        raise InputError(f"--sizes must be like T=16,d=64 or ...=2x3,d=64, got {text!r}")
+    return name.strip(), found if name.strip() == "..." else found[0]

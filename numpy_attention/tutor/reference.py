@@ -138,7 +138,7 @@ def reference_case(
     if dtype not in DTYPES:
         raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype}")
     try:
-        seed, given = operator.index(seed), {size: _whole(value) for size, value in (sizes or {}).items()}
+        seed, given = operator.index(seed), {size: _whole(size, value) for size, value in (sizes or {}).items()}
     except TypeError:
         raise InputError(f"seed and sizes must be whole numbers, got seed={seed}, sizes={sizes}") from None
     if seed < 0:
@@ -148,8 +148,8 @@ def reference_case(
         if size not in free and value != entry.fixed.get(size):
             always = "".join(f"; {one} is always {number}" for one, number in entry.fixed.items())
             raise InputError(f"{entry.name} has no size {size} to choose; its sizes are {', '.join(free)}{always}")
-        if np.min(value, initial=1) < 1 or (size == "...") != isinstance(value, tuple):
-            raise InputError(f"{entry.name}: {size} must be at least 1, and ... a tuple of such sizes, got {value}")
+        if np.min(value, initial=1) < 1:
+            raise InputError(f"{entry.name}: {size} must be at least 1, got {value}")
     least = {size: max(2, entry.at_least.get(size, 2)) for size in free}  # axes of length 1 hide mistakes
     fixed: dict[str, Any] = {**({"...": (3, 2)} if "..." in free else {}), **entry.fixed, **given}
     chosen = replace(entry, fixed=fixed, at_least=least).sizes(np.random.default_rng(seed))
@@ -159,8 +159,11 @@ def reference_case(
         raise InputError(f"{entry.name} with the sizes {chosen}: {error}") from None
 
 
-def _whole(size: Any) -> Any:
-    return tuple(map(operator.index, size)) if isinstance(size, (tuple, list)) else operator.index(size)
+def _whole(size: str, value: Any) -> Any:
+    """A size as an int; for the leading axes a tuple."""
+    if size != "...":
+        return operator.index(value)
+    return tuple(map(operator.index, value if isinstance(value, (tuple, list)) else (value,)))
 
 
 def formula(f: Any) -> str:

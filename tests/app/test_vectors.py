@@ -108,6 +108,11 @@ def test_all_cases_with_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run("compare", tmp_path / index["silu"], tmp_path / index["silu"]) == 0
 
 
+def test_leading_axes_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("vectors", "softmax", "--sizes", "...=2x4,d=3", "--out", tmp_path / "case.npz") == 0
+    assert "x (2, 4, 3), dy (2, 4, 3)" in capsys.readouterr().out
+
+
 def test_the_list_names_every_case(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("vectors", "--list") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -125,7 +130,7 @@ def test_half_precision_of_a_safetensors_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "words"), [
     (["vectors"], "give a name and a file"),
-    (["vectors", "softmax", "--out", "case.npz", "--sizes", "d"], "--sizes must be like T=16,d=64, got 'd'"),
+    (["vectors", "softmax", "--out", "case.npz", "--sizes", "d"], "--sizes must be like T=16,d=64 or ...=2x3,d=64"),
     (["vectors", "softmax", "--variant", "axis 7", "--out", "case.npz"], "no op, layer or model 'softmax: axis 7'"),
     (["compare", "absent.npz", "right.npz"], "cannot read absent.npz"),
     (["compare", "right.npz", "right.npz"], "right.npz is damaged or not a case"),

@@ -117,6 +117,7 @@ def test_the_known_mistakes_are_called_by_name(dtype: str) -> None:
     (lambda: na.reference_case("softmax", sizes={"T": 3}), "softmax has no size T to choose; its sizes are ..., d"),
     (lambda: na.reference_case("softmax", sizes={"d": 0}), "softmax: d must be at least 1"),
     (lambda: na.reference_case("softmax: axis 7"), "the nearest are 'softmax', 'softmax: axis 0'"),
+    (lambda: na.reference_case("softmax", sizes={"d": 2.5}), "seed and sizes must be whole numbers"),
     (lambda: na.reference_case("softmax", seed=-1), "seed must be at least 0, got -1"),
     (lambda: na.reference_case("softmax").compare({}), "no result is given; the results are y, dx"),
     (lambda: na.reference_case("softmax").compare({"dq": np.zeros(3)}), "the results are y, dx, in float32"),
