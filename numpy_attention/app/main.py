@@ -22,8 +22,6 @@ from numpy_attention.training.config import command_line
 MODEL = "{} (see fetch), a .gguf file, a folder in Hugging Face's layout, or the output of `train`"
 SHIPPED = " (default: the small GPT that comes with the book)"
 TEXT = "The value of the expression is"  # for this small GPT
-DTYPES = ("float32", "float64", "float16", "bfloat16")
-FORMATS = ("npz", "safetensors", "folder")
 PANELS = 36  # the most heads in a picture of all layers
 
 
@@ -122,15 +120,15 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, metavar="PATH", help="a .safetensors or .npz file, or a folder for raw arrays")
     add("--list", action="store_true", help="list names, variants and inputs: all, or those of NAME")
     add("--all", type=Path, metavar="FOLDER", help="write the cases of all ops and layers, and an index")
-    add("--format", default="npz", choices=FORMATS, help="of --all (default: npz)")
+    add("--format", default="npz", choices=("npz", "safetensors", "folder"), help="of --all (default: npz)")
     add("--sizes", metavar="T=16,d=64", help="sizes of axes (default: small, all different)")
     add("--seed", type=int, default=0, help="seed of the random numbers (default: 0)")
-    add("--dtype", default="float32", choices=DTYPES, help="of your program (default: float32)")
+    add("--dtype", default="float32", help="of your program: float32 (the default), float64, float16 or bfloat16")
 
     add = command("compare", "vectors.compare", "compare the results of a program with a case of `vectors`")
     add("case", type=Path, metavar="CASE", help="the file or folder of the case")
     add("mine", type=Path, metavar="MINE", help="the results: a .safetensors or .npz file, or a folder of raw arrays")
-    add("--dtype", choices=DTYPES, help="the dtype that the program computed in (default: that of the arrays)")
+    add("--dtype", help="the dtype that the program computed in (default: that of the arrays)")
 
     add = command("grade", "checks.grade", "grade exercises, with hints")
     add("files", nargs="*", metavar="FILE", help="answers, for example tutorials/exercises/softmax.py")

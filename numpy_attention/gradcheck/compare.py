@@ -73,10 +73,11 @@ class Refuted(Exception):
 
 
 class Move(NamedTuple):
-    """A point nearby: inputs and dy, moved by some last bits, and the gradients there."""
+    """A point nearby: inputs and dy, moved by some last bits, and outputs and gradients there."""
 
     arrays: Arrays
     dy: Outputs
+    y: Outputs
     grads: Gradients
 
 
@@ -133,9 +134,10 @@ def moved_by(bits: Sequence[int], problem: Problem, arrays: Arrays, dy: Outputs)
             near = {name: np.where(problem.kept(name), moved(arrays[name], most), arrays[name])
                     for name in problem.with_gradient}
             near_dy = tuple(moved(one, 2) for one in dy)
-            grads = problem.gradients(arrays | near, near_dy)
+            y, cache = problem.run(arrays | near)
+            grads = problem.pull_back(near_dy, cache)
             if all(np.shape(np.asarray(grads[name])) == x.shape for name, x in near.items()):
-                moves.append(Move(arrays | near, near_dy, grads))
+                moves.append(Move(arrays | near, near_dy, y, grads))
     return moves
 
 

@@ -2,10 +2,11 @@
 
     right      the results of a problem whose backward is right, at the same inputs and dy, in float64
     allowed    |given - right| <= 8 (round-off of the given dtype + the change when inputs move by a few last bits)
-    why        relations between the arrays, steps of the forward with a wrong derivative, and rivals
+    why        rivals, relations between the arrays, steps of the forward with a wrong derivative, other calls
 
-A rival is another result that equals the given one: of the right backward in another call (without a mask, without an
-option, with another dy), or of a backward with a known mistake. The program is never called.
+A rival is another result that equals the given one, such as that of a backward with a known mistake. Another call, with
+another dy, without a mask or an option, explains the given gradients if they are its derivative. The program is never
+called.
 """
 
 import contextlib
@@ -30,6 +31,7 @@ from numpy_attention.gradcheck.problem import (
     largest,
 )
 from numpy_attention.gradcheck.report import ArgumentReport, GradientError, Report, symbol_of
+from numpy_attention.gradcheck.robust import by_symbol
 from numpy_attention.gradcheck.why import Evidence, Experiment, diagnose, experiments
 from numpy_attention.gradcheck.why.relations import place, relation, slack_of
 
@@ -79,11 +81,10 @@ def compare_given(
 
     Raises: GradientError with a report if an array is wrong; ValueError for an array that cannot be compared.
     """
-    exact = in_float64(problem.inputs)
-    evaluate = problem.bind(exact)
-    scalar, right = Scalar(evaluate, evaluate(), dy), results_at(problem, exact, dy)
+    exact, arguments = in_float64(problem.inputs), {symbol_of(name): name for name in problem.with_gradient}
+    right = results_at(problem, exact, dy)
+    scalar = Scalar(problem.bind(exact), tuple(one for name, one in right.items() if name not in arguments), dy)
     nearby = {dtype: results_nearby(problem, exact, dy, dtype) for dtype in set(dtypes.values())}
-    arguments = {symbol_of(name): name for name in problem.with_gradient}
     reports: dict[str, ArgumentReport] = {}
     for name, array in given.items():
         require_comparable(name, array, right[name])
@@ -94,11 +95,11 @@ def compare_given(
         return result
     # A cause must fit far better than the right results have to.
     sharp = {name: replace(one, resolution=one.resolution / 16) for name, one in reports.items()}
-    wrong, names = [one for one in sharp.values() if one.wrong.any()], list[str]()
+    wrong, mistakes = [one for one in sharp.values() if one.wrong.any()], list[str]()
     with contextlib.suppress(Exception), np.errstate(all="ignore"):
-        names = list(itertools.islice(equal(wrong, known), 3))  # several mistakes can have the same results
-        result.diagnosis = "; or ".join(names) or explained(problem, exact, scalar, sharp)
-    for dtype in () if names else ("float32", "bfloat16"):
+        mistakes = list(itertools.islice(equal(wrong, known), 3))  # several can have the same results
+        result.diagnosis = "; or ".join(mistakes) or explained(problem, exact, scalar, sharp)
+    for dtype in () if mistakes else ("float32", "bfloat16"):
         if all(one.wrong.mean() > 0.3 and typical_error(one) <= 2 * DTYPES[dtype][0] for one in wrong):
             result.notes.append(f"errors as of {dtype}: if the program computed in {dtype}, name this dtype")
             break
@@ -120,9 +121,10 @@ def notes_on(right: Arrays, reports: Mapping[str, ArgumentReport], dtypes: Mappi
     """What the comparison cannot show: results that are not given, and arrays that could be zero."""
     absent = [name for name in right if name not in reports]
     notes = [f"not given: {', '.join(absent[:8])}{' ...' * (len(absent) > 8)}"] * bool(absent)
-    for name, one in reports.items():
-        if np.mean(one.resolution >= np.abs(one.numeric)) > 0.5 and largest(one.numeric):
-            notes.append(f"{name}: {dtypes[name]} cannot tell most elements from zero here; test it in float32")
+    rough = [name for name, one in reports.items() if np.mean(one.resolution >= np.abs(one.numeric)) > 0.5]
+    if rough := [name for name in rough if np.any(reports[name].numeric)]:
+        dtype = " and ".join(dict.fromkeys(dtypes[name] for name in rough))
+        notes.append(f"{', '.join(rough)}: {dtype} cannot tell most elements from zero here; test it in float32")
     return notes
 
 
@@ -156,11 +158,14 @@ def other_forwards(problem: Problem, exact: Arrays, dy: Outputs) -> Iterator[Riv
 
 
 def results_at(problem: Problem, arrays: Arrays, dy: Outputs) -> Arrays:
-    """The output and the gradients by the names that files use: y (of several: y.0, y.1), dq, dk."""
+    """Outputs and gradients of one call with copies of its arguments."""
     y, cache = problem.run({name: x.copy() if isinstance(x, np.ndarray) else x for name, x in arrays.items()})
-    outputs = {"y" if len(y) == 1 else f"y.{i}": one for i, one in enumerate(y)}
-    grads = problem.pull_back(tuple(one.copy() for one in dy), cache)  # a mistake may change its arguments
-    return outputs | {symbol_of(name): np.asarray(grad) for name, grad in grads.items() if grad is not None}
+    return in_file(y, problem.pull_back(tuple(one.copy() for one in dy), cache))  # a mistake may change its arguments
+
+
+def in_file(y: Outputs, grads: Gradients) -> Arrays:
+    """Outputs and gradients by the names that files use: y (of several: y.0, y.1), dq, dk."""
+    return {"y" if len(y) == 1 else f"y.{i}": one for i, one in enumerate(y)} | by_symbol(grads)
 
 
 def require_comparable(name: str, array: np.ndarray, right: np.ndarray) -> None:
@@ -185,7 +190,7 @@ def results_nearby(problem: Problem, exact: Arrays, dy: Outputs, dtype: str) -> 
     _, _, work, bits = DTYPES[dtype]
     arrays = {name: x.astype(work) if is_float(x) else x for name, x in exact.items()}
     moves = moved_by(bits, problem.with_changes(inputs=arrays), arrays, tuple(one.astype(work) for one in dy))
-    return [results_at(problem, move.arrays, move.dy) for move in moves]
+    return [in_file(move.y, move.grads) for move in moves]
 
 
 def round_off(
@@ -211,10 +216,10 @@ def equal(wrong: list[ArgumentReport], rivals: Iterable[Rival]) -> Iterator[str]
     """The sentences of rivals that equal all wrong arrays, and are much nearer to them than the right results."""
 
     def fits(report: ArgumentReport, rival: np.ndarray) -> bool:
-        off, times = np.abs(report.analytic - rival), max(1.0, largest(rival) / report.size)
-        slack = times * slack_of(report, np.ones(off.shape, dtype=bool)).reshape(off.shape)
         if np.any(rival) and not np.any(report.analytic):  # zeros have a sentence of their own
             return False
+        off, times = np.abs(report.analytic - rival), max(1.0, largest(rival) / report.size)
+        slack = times * slack_of(report, np.ones(off.shape, dtype=bool)).reshape(off.shape)
         return bool(np.all(off <= slack)) and largest(off) < 0.3 * largest(report.analytic - report.numeric)
 
     for words, results in rivals:

@@ -215,6 +215,6 @@ class Report:
             lines.append(f"compared with differences, since the complex step cannot be used: {self.why_not}"[:150])
         if self.diagnosis:
             lines.append("likely mistake: " + self.diagnosis)
-        if self.calls:  # the gradients were not given
+        if self.calls:  # without calls, the gradients were given
             lines.append(f"{self.calls} calls of {self.name}; repeat with seed={self.seed}")
         return "\n".join(lines)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import numpy_attention as na
 from numpy_attention.app.main import main
@@ -70,8 +72,7 @@ def test_a_file_is_read_back_by_plain_tools(name: str, tmp_path: Path) -> None:
         arrays = dict(np.load(path, allow_pickle=False))
         about = json.loads(str(arrays.pop("case")))
     elif name == "case.safetensors":
-        files = pytest.importorskip("safetensors")
-        with files.safe_open(path, framework="numpy") as file:
+        with safe_open(path, framework="numpy") as file:
             about = json.loads(file.metadata()["case"])
             arrays = {one: file.get_tensor(one) for one in about["arrays"]}
     else:
@@ -120,9 +121,8 @@ def test_the_list_names_every_case(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_half_precision_of_a_safetensors_file(tmp_path: Path) -> None:
-    save = pytest.importorskip("safetensors.numpy").save_file
     case = na.reference_case("softmax")
-    save({"dx": case.grads["x"].astype(np.float16)}, tmp_path / "mine.safetensors")
+    save_file({"dx": case.grads["x"].astype(np.float16)}, tmp_path / "mine.safetensors")
     arrays, dtypes = read_results(tmp_path / "mine.safetensors", case)
     assert dtypes == {"dx": "float16"}
     assert case.compare(arrays, dtypes).ok
@@ -132,6 +132,8 @@ def test_half_precision_of_a_safetensors_file(tmp_path: Path) -> None:
     (["vectors"], "give a name and a file"),
     (["vectors", "softmax", "--out", "case.npz", "--sizes", "d"], "--sizes must be like T=16,d=64 or ...=2x3,d=64"),
     (["vectors", "softmax", "--variant", "axis 7", "--out", "case.npz"], "no op, layer or model 'softmax: axis 7'"),
+    (["vectors", "softmax", "--out", "case.npz", "--dtype", "float8"], "dtype must be one of float32, float64"),
+    (["compare", "case.npz", "right.npz", "--dtype", "float8"], "in float32, float64, float16, bfloat16, got dx in"),
     (["compare", "absent.npz", "right.npz"], "cannot read absent.npz"),
     (["compare", "right.npz", "right.npz"], "right.npz is damaged or not a case"),
     (["compare", "case.npz", "absent"], "cannot read absent"),

@@ -49,8 +49,9 @@ def _of_masks(evidence: "Evidence") -> Iterator[str]:
         if mask.dtype != bool or not mask.size:
             continue
         with contextlib.suppress(ValueError, IndexError, ArithmeticError):
-            other = evidence.problem.gradients({**evidence.exact, name: ~mask}, evidence.scalar.dy)
-            if evidence.answers and all(report.fits(other.get(report.name)) for report in evidence.wrong):
+            inverted = {**evidence.exact, name: ~mask}
+            other = evidence.problem.gradients(inverted, evidence.scalar.dy) if evidence.answers else {}
+            if all(report.fits(other.get(report.name)) for report in evidence.wrong):
                 yield f"right with ~{name} in place of {name}: the backward inverts {name}"
         if not mask.all() and evidence.right_at({**evidence.exact, name: np.ones_like(mask)}):
             yield (
@@ -152,18 +153,18 @@ def other_dy(evidence: "Evidence") -> Iterator[str]:
         changes = {f"ignores {name} of output {i} (of {len(dy)}, counted from 0)": 0.0 * one} if len(dy) > 1 else {}
         for axis, n in enumerate(one.shape):
             for k in range(n) if 1 < n <= MANY else ():
-                rest = [place for place in range(n) if place != k]
+                rest = [other for other in range(n) if other != k]
                 changes[_left_out(axis, [k], n, False, name)] = _only(one, axis, rest)
                 changes[_left_out(axis, rest, n, True, name)] = _only(one, axis, [k])
             right = f"is right for a {name} that is {{}} along axis {axis}"
             changes[right.format("reversed")] = np.flip(one, axis)
             changes[right.format("shifted")] = np.roll(one, 1, axis)
             changes[right.format("averaged")] = 0.0 * one + one.mean(axis, keepdims=True)
-        for row in ("first", "last") if one.ndim > 2 else ():
-            kept = np.zeros_like(one).reshape(-1, one.shape[-1])
-            kept[-1 * (row == "last")] = one.reshape(kept.shape)[-1 * (row == "last")]
-            words = f"uses only the {row} of all rows of {name}: does an assignment replace the sum over the rows?"
-            changes[words] = kept.reshape(one.shape)
+        if one.ndim > 2:
+            rows = one.reshape(-1, one.shape[-1])
+            for which, k in (("first", 0), ("last", len(rows) - 1)):
+                words = f"uses only the {which} of all rows of {name}: does an assignment replace the sum over rows?"
+                changes[words] = _only(rows, 0, [k]).reshape(one.shape)
         for words, other in changes.items():
             if evidence.right_for((*dy[:i], other, *dy[i + 1 :])):
                 yield f"{' and '.join(report.symbol for report in evidence.wrong)} {words}"

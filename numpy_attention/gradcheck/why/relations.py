@@ -34,9 +34,9 @@ def relation(report: ArgumentReport, evidence: "Evidence") -> str:
     if largest(given) <= ZERO * largest(right):
         return "the backward returns zero: is a term missing, or do two terms cancel?"
     strong = np.count_nonzero(np.abs(right) > 20 * slack)
-    if strong >= 2 and (factor := constant(report, seen)):
-        strongest = int(np.argmax(np.abs(right)))
-        return factor_in_words(factor, evidence, max(1e-6, slack[strongest] / abs(right[strongest])))[0]
+    factor, close = constant(report, seen)
+    if strong >= 2 and factor:
+        return factor_in_words(factor, evidence, close)[0]
     if report.analytic.size == 1 and strong:
         mistake, known = factor_in_words(float(given[0] / right[0]), evidence)
         return mistake if known else ""  # between two numbers there is always a factor
@@ -63,14 +63,16 @@ def slack_of(report: ArgumentReport, part: np.ndarray) -> np.ndarray:
     return slack
 
 
-def constant(report: ArgumentReport, part: np.ndarray) -> float:
-    """The one factor between wrong and right elements of a part; 0 if no factor fits."""
+def constant(report: ArgumentReport, part: np.ndarray) -> tuple[float, float]:
+    """The one factor between wrong and right elements of a part, 0 if no factor fits; and its relative error."""
     given, right, slack = report.analytic[part], report.numeric[part], slack_of(report, part)
     strongest = int(np.argmax(np.abs(right)))
     factor = float(given[strongest] / right[strongest]) if right[strongest] else 0.0
     fits = abs(factor) > 1e-4 and np.all(np.abs(given - factor * right) <= (1 + abs(factor)) * slack)
     # A factor within the round-off of one element explains nothing.
-    return factor if fits and abs(factor - 1) * abs(right[strongest]) > slack[strongest] else 0.0
+    if not fits or abs(factor - 1) * abs(right[strongest]) <= slack[strongest]:
+        return 0.0, 0.0
+    return factor, max(1e-6, float(slack[strongest] / abs(right[strongest])))
 
 
 def factor_in_words(factor: float, evidence: "Evidence", close: float = 1e-6) -> tuple[str, bool]:
@@ -186,7 +188,9 @@ def _factors(shape: tuple[int, ...], evidence: "Evidence") -> Iterator[tuple[str
     """Arguments and outputs, their exponentials and looked-up rows, as factors of a gradient of this shape."""
     ys = evidence.scalar.y
     outputs = {"the output" if len(ys) == 1 else f"output {i}": y for i, y in enumerate(ys)}
-    for name, z in {**evidence.arrays, **outputs, **dict.fromkeys([evidence.dy], evidence.scalar.dy[0])}.items():
+    factors = evidence.arrays | outputs
+    factors.setdefault(evidence.dy, evidence.scalar.dy[0])  # an argument can have this name
+    for name, z in factors.items():
         if z.dtype.kind != "f" or not 0 < z.ndim <= len(shape):
             continue
         if all(n in (1, m) for n, m in zip(z.shape[::-1], shape[::-1])):
@@ -269,10 +273,11 @@ def _in_a_part(report: ArgumentReport, evidence: "Evidence") -> str:
     part = report.wrong
     if not np.any(report.analytic[part]):
         inside = "the backward returns zero: is this part of the gradient never computed?"
-    elif factor := constant(report, part):
-        inside = factor_in_words(factor, evidence)[0]
     else:
-        return ""
+        factor, close = constant(report, part)
+        if not factor:
+            return ""
+        inside = factor_in_words(factor, evidence, close)[0]
     where = report.pattern.removeprefix("only ")
     return f"wrong only {where if 'diagonal' in where else f'in {where}'}, and there {inside}"
 
