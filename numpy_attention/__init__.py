@@ -24,6 +24,8 @@ Part VI    inside     38 edits         39 heads          40 lens           41 at
 Part VII   recent     42 recurrence     43 chunks        44 convolution     45 latent_attention
                       46 scores         47 rotary_scaling                   48 recent_attention
                       49 recent_gpt
+Part VIII  beyond     50 preferences    51 policy        52 router        53 experts       54 experts_gpt
+                      55 muon           56 straight_through
 Checking   gradcheck  complex steps and numerical differences, also for your own functions
            tutor      a page for each chapter: checks, known mistakes, exercises
 """
@@ -31,7 +33,8 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from numpy_attention import layers, models, ops, recent, training
+from numpy_attention import beyond, layers, models, ops, recent, training
+from numpy_attention.beyond import *
 from numpy_attention.layers import *
 from numpy_attention.models import *
 from numpy_attention.ops import *
@@ -51,7 +54,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["gradcheck", "grade", "inside", "plots", "load_pretrained", "export_safetensors", "import_safetensors"]
 __all__ += ["LowRank", "add_low_rank", "merge_low_rank", "reference_case"]
-__all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + recent.__all__
+__all__ += ops.__all__ + layers.__all__ + models.__all__ + training.__all__ + recent.__all__ + beyond.__all__
 
 
 def __getattr__(name: str) -> object:

@@ -18,14 +18,14 @@ from tests.every import each
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "numpy_attention"
 FILES = sorted(PACKAGE.rglob("*.py"))
-OPS = ("ops", "recent")  # the packages of functions with a backward
+OPS = ("ops", "recent", "beyond")  # the packages of functions with a backward
 PUBLIC = [name for package in OPS for name in importlib.import_module(f"numpy_attention.{package}").__all__]
 CHAPTERS = [path for package in OPS for path in sorted((PACKAGE / package).glob("[!_]*.py"))]
 
 # From the bottom up: a file may import from its own layer and from the layers below.
 LAYERS = [
     "errors backend shapes gradcheck", "pieces threads files", "ops", "layers", "models",
-    "inside recent", "training", "pretrained", "tutor", "app", "__main__ __init__",
+    "inside recent", "training", "beyond", "pretrained", "tutor", "app", "__main__ __init__",
 ]
 LEVEL_OF = {package: level for level, packages in enumerate(LAYERS) for package in packages.split()}
 EXTRAS = {
@@ -34,7 +34,7 @@ EXTRAS = {
 }
 
 WITHOUT_A_SOURCE = {"Layer", "KeyValueCache", "Linear", "Embedding", "PositionEmbedding"}  # or the op has the source
-BOOK = ("ops", "layers", "models", "training", "pretrained", "inside", "recent")
+BOOK = ("ops", "layers", "models", "training", "pretrained", "inside", "recent", "beyond")
 TITLE = re.compile(r"Chapter (\d+)(, continued|, appendix)?\. (\S.*)")
 NUMBERED = re.compile(r"c(\d\d)([a-z]?)_\w+")  # the name of a chapter's file; a letter: a continuation or an appendix
 PARAGRAPHS = ["Formula", "Shapes", "Units", "Raises", "Source"]
@@ -273,7 +273,7 @@ def test_docstrings_have_one_form(path: Path) -> None:
 
 PUBLIC_CLASSES = {
     name: obj
-    for package in ("layers", "models", "training", "recent")
+    for package in ("layers", "models", "training", "recent", "beyond")
     for name, obj in vars(importlib.import_module(f"numpy_attention.{package}")).items()
     if inspect.isclass(obj) and obj.__module__.startswith("numpy_attention.")
 }
@@ -294,7 +294,7 @@ def test_public_names_are_unique_documented_and_complete() -> None:
     import numpy_attention as na
 
     assert len(set(na.__all__)) == len(na.__all__)
-    for package in ("ops", "layers", "models", "training", "recent"):
+    for package in ("ops", "layers", "models", "training", "recent", "beyond"):
         assert set(importlib.import_module(f"numpy_attention.{package}").__all__) <= set(na.__all__)
     parts = {"gradcheck", "plots", "load_pretrained", "export_safetensors", "import_safetensors"}
     assert parts <= set(na.__all__) <= set(dir(na))

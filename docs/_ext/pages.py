@@ -29,11 +29,13 @@ PARTS = {
     "pretrained": "Part V. Real weights",
     "inside": "Part VI. Inside a trained model",
     "recent": "Part VII. Attention since 2023",
+    "beyond": "Part VIII. Beyond the next token",
     "gradcheck": "Checking: the checker",
     "tutor": "The tutor: what is checked, known mistakes, exercises",
     "": "Files outside the packages",
 }
-NAMES = ("ops", "layers", "models", "training", "inside", "recent", "gradcheck")  # the parts with public names
+# the parts with public names
+NAMES = ("ops", "layers", "models", "training", "inside", "recent", "beyond", "gradcheck")
 REFERENCE = {
     **{part: PARTS[part] for part in NAMES},
     "tutor.reference": "Cases for other languages", "app.plots": "Pictures", "backend": "Backends: NumPy or CuPy",
@@ -155,7 +157,7 @@ def write_reference(made: set[Path]) -> None:
         if not names:
             continue
         module = importlib.import_module(f"numpy_attention.{part}")
-        in_na = part in ("ops", "layers", "models", "training", "recent")
+        in_na = part in ("ops", "layers", "models", "training", "recent", "beyond")
         place = "numpy_attention" if in_na else f"numpy_attention.{part}"
         prose = to_rst((module.__doc__ or "").partition("\n")[2])
         page = [*heading(title), *prose, f".. py:currentmodule:: {place}", ""]

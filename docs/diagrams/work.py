@@ -57,7 +57,7 @@ def package_layout() -> Drawing:
     levels = [(line[:37].split(), [part.strip() for part in line[37:].split(";")]) for line in found[1].splitlines()]
     d = Drawing(
         "house", "The package layout",
-        "The packages in ten layers of imports: at the top the commands, then the tutor, training, models, "
+        "The packages in eleven layers of imports: at the top the commands, then the tutor, training, models, "
         "layers and ops; errors, backend and the checker at the bottom.", 100,
     )
     left, right, y = 20, 400, 36.0
@@ -86,13 +86,14 @@ def book_map() -> Drawing:
         "map", "A map of the tutorials",
         "The parts of the tutorials as boxes, from top to bottom: the start; attention and its gradient; the "
         "transformer. Below the transformer are two boxes: checking gradients, and training and writing. The next row "
-        "has three boxes: inside a model, real models, and memory and speed. The last box is attention since 2023. "
+        "has three boxes: inside a model, real models, and memory and speed. The last two boxes are attention since 2023, and "
+        "rewards and experts. "
         "Each arrow leads to a part that needs the part at its beginning.", 100,
     )
     every, boxes, y = contents.tutorials(), dict[int, Box](), 12.0
     rows = (
         ((0, 1, 3),), ((1, 1, 3),), ((5, 1, 3),), ((10, 1, 1), (11, 2, 2)), ((19, 1, 1), (17, 2, 1), (15, 3, 1)),
-        ((22, 1, 3),),
+        ((22, 1, 3),), ((24, 1, 3),),
     )  # fmt: skip
     for row in rows:  # (first tutorial of the part, first of three columns, number of columns)
         texts = {}

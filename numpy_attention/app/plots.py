@@ -21,8 +21,8 @@ from numpy_attention.inside.c39_heads import head_name
 from numpy_attention.pieces import non_finite
 
 __all__ = ["attention_heads", "attention_layers", "attention_map", "gradient_flow", "head_scores"]
-__all__ += ["head_scores_over_training", "largest_curvature", "lens_table", "loss_by_position", "mask_map"]
-__all__ += ["matrix_map", "patching_map", "positions_map", "save", "step_error", "training_curves"]
+__all__ += ["head_scores_over_training", "largest_curvature", "lens_table", "line_panels", "loss_by_position"]
+__all__ += ["mask_map", "matrix_map", "patching_map", "positions_map", "save", "step_error", "training_curves"]
 
 INK, FAINT = "#222222", "#d0d0d0"
 COLOURS = ("#0b4f8a", "#c8540a", "#1b7a4b", "#7a3d94", "#777777")
@@ -152,7 +152,7 @@ def training_curves(log: Log, levels: Levels = None, title: str = "Training") ->
     found = {kind: [_curve(log, kind), _curve(log, f"val_{kind}")] for kind in ("loss", "accuracy")}
     panels = {kind: dict(zip(("training batch", "held out"), curves)) for kind, curves in found.items() if any(curves)}
     _require("training_curves", panels, "loss, val_loss, accuracy or val_accuracy")
-    figure = _lines({f"{title}: {kind}": curves for kind, curves in panels.items()}, "step", "", levels)
+    figure = line_panels({f"{title}: {kind}": curves for kind, curves in panels.items()}, "step", "", levels)
     for axes, kind in zip(figure.axes, panels):
         axes.set_ylabel("loss (nats)" if kind == "loss" else kind)
     return figure
@@ -169,7 +169,7 @@ def loss_by_position(log: Log, levels: Levels = None, title: str = "The loss alo
     for row in [rows[round(i)] for i in np.linspace(0, len(rows) - 1, 5)]:
         losses = [row[name] for name in row if name.startswith("loss_at_")]
         curves[f"step {row['step']:,}"] = range(len(losses)), losses
-    return _lines({title: curves}, "position", "loss (nats)", levels)
+    return line_panels({title: curves}, "position", "loss (nats)", levels)
 
 
 def head_scores_over_training(log: Log, title: str = "The heads in training") -> Any:
@@ -184,7 +184,7 @@ def head_scores_over_training(log: Log, title: str = "The heads in training") ->
     _require("head_scores_over_training", panels, "scores, kind.layer.head")
     for kind, heads in panels.items():
         panels[kind] = dict(sorted(heads.items(), key=lambda item: -item[1][1][-1])[:5])
-    figure = _lines(panels, "step", "score")
+    figure = line_panels(panels, "step", "score")
     figure.suptitle(title)
     return figure
 
@@ -201,7 +201,7 @@ def gradient_flow(grads: Mapping[str, Any], title: str = "Gradient flow") -> Any
     for label, one in several.items():
         by_layer = [[grad for name, grad in one.items() if _layer(name) == layer] for layer in layers]
         curves[label] = range(len(layers)), [_size(*grads_of_layer) for grads_of_layer in by_layer]
-    figure = _lines({title: curves}, "layer, from input to output", "root mean square of the gradient")
+    figure = line_panels({title: curves}, "layer, from input to output", "root mean square of the gradient")
     axes = figure.axes[0]
     for n, one in enumerate(several.values()):
         places = [layers.index(_layer(name)) for name in one]
@@ -222,7 +222,7 @@ def step_error(
     Shapes: steps (n,), errors {name of the method: (n,)} -> Figure
     """
     curves = {name: (steps, np.maximum(np.abs(values), SMALLEST)) for name, values in errors.items()}
-    figure = _lines({title: curves}, "step h", "relative error")
+    figure = line_panels({title: curves}, "step h", "relative error")
     figure.axes[0].set(xscale="log", yscale="log")
     return figure
 
@@ -239,7 +239,7 @@ def largest_curvature(
     """
     curves = {f"learning rate {rate:g}": (steps, values) for rate, values in curvatures.items()}
     levels = {f"2 / {rate:g}": 2 / rate for rate in curvatures}
-    return _lines({title: curves}, "step", "largest curvature", levels)
+    return line_panels({title: curves}, "step", "largest curvature", levels)
 
 
 def save(figure: Any, path: str | Path, dpi: int = 150) -> Path:
@@ -321,8 +321,8 @@ def _visible(token: object) -> str:
     return re.sub(r"^\s+|\s+$", lambda space: space[0].translate(VISIBLE_WHITESPACE), str(token))
 
 
-def _lines(panels: Mapping[str, Mapping[str, Any]], x: str, y: str, levels: Levels = None) -> Any:
-    """A figure of panels {title: {label of a line: (x, y)}}, with dotted levels in the first panel."""
+def line_panels(panels: Mapping[str, Mapping[str, Any]], x: str, y: str, levels: Levels = None) -> Any:
+    """Draw panels of lines, {title: {label of a line: (x, y)}}, with dotted levels in the first panel."""
     figure = new_figure(1.0 + 5.0 * len(panels), 4.0)
     for i, (title, curves) in enumerate(panels.items()):
         axes = figure.add_subplot(1, len(panels), i + 1)

@@ -1,5 +1,6 @@
 """The tasks that a model can learn: each task makes its batches, its model and its final report."""
 
+from numpy_attention.beyond.c51a_answers import AnswersTask, DPOTask, GRPOTask
 from numpy_attention.errors import InputError
 from numpy_attention.pretrained.fine_tuned_dates import FineTunedDates
 from numpy_attention.pretrained.fine_tuning import FineTunedText
@@ -15,9 +16,11 @@ from numpy_attention.training.tasks.text import TextTask
 
 TASKS: dict[str, type[Task]] = {
     "text": TextTask, "sum": SumTask, "reverse": ReverseTask, "copy": CopyTask, "dates": DateTask, "digits": DigitsTask,
-    "induction": InductionTask,
+    "induction": InductionTask, "answers": AnswersTask, "grpo": GRPOTask, "dpo": DPOTask,
 }
-FINE_TUNED: dict[str, type[Task]] = {"text": FineTunedText, "dates": FineTunedDates}
+FINE_TUNED: dict[str, type[Task]] = {
+    "text": FineTunedText, "dates": FineTunedDates, "grpo": GRPOTask, "dpo": DPOTask,
+}
 
 
 def kind_of_task(config: TrainConfig) -> type[Task]:

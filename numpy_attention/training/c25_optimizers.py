@@ -168,13 +168,14 @@ def _begin_step(optimizer: SGD | Adam, grads: Mapping[str, np.ndarray], learning
     op, rate = type(optimizer).__name__, optimizer.learning_rate if learning_rate is None else learning_rate
     rate = require_number(op, "learning_rate", rate, at_least=0)
     require_arrays(op, "grads", grads)
-    _check_same(op, "grads", grads, optimizer.parameters)
+    check_names(op, "grads", grads, optimizer.parameters)
     return rate
 
 
-def _check_same(
+def check_names(
     optimizer: str, what: str, given: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> None:
+    """Refuse arrays whose names or shapes are not the expected ones."""
     if given.keys() != expected.keys():
         different = ", ".join(sorted(given.keys() ^ expected.keys()))
         raise ValueError(f"{optimizer}: {what} must have the expected names, got a difference in {different}")
@@ -186,7 +187,7 @@ def _check_same(
 def _load(optimizer: SGD | Adam, state: Mapping[str, np.ndarray]) -> None:
     op, current = type(optimizer).__name__, optimizer.state()
     require_arrays(op, "state", state, counts=("steps",))
-    _check_same(op, "state", state, current)
+    check_names(op, "state", state, current)
     optimizer.steps = require_size(op, "state['steps']", state["steps"].item(), at_least=0)
     for name, array in current.items():
         if name != "steps":

@@ -26,7 +26,7 @@ from numpy_attention.models.c21a_config import ATTENTION, NORMS
 from numpy_attention.models.c23a_gpt_config import POSITIONS
 from numpy_attention.training.c25_optimizers import SGD, Adam, AdamW
 
-TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction")
+TASKS = ("text", "sum", "reverse", "copy", "dates", "digits", "induction", "answers", "grpo", "dpo")
 OPTIMIZERS = ("adamw", "adam", "sgd")
 OF_MODELS = {  # the common fields of all model configurations, and the settings for them
     "context_length": "context", "d_model": "d_model", "num_heads": "heads", "num_layers": "layers", "d_ff": "d_ff",

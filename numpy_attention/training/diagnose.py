@@ -61,5 +61,5 @@ def _is_named(frame: FrameType) -> bool:
     module, function = str(frame.f_globals.get("__name__")), frame.f_code.co_name
     if module.startswith("numpy_attention.ops."):
         return function in ops.__all__
-    layers = tuple(f"numpy_attention.{part}." for part in ("layers", "models", "recent"))
+    layers = tuple(f"numpy_attention.{part}." for part in ("layers", "models", "recent", "beyond"))
     return module.startswith(layers) and not function.startswith("_")

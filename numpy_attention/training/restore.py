@@ -9,7 +9,6 @@ import numpy as np
 from numpy_attention.errors import InputError
 from numpy_attention.files import StoredArray, config_from, read_into, reading
 from numpy_attention.models.c23_gpt import GPT
-from numpy_attention.models.c23a_gpt_config import GPTConfig
 from numpy_attention.recent.c49_recent_gpt import RecentGPT
 from numpy_attention.training.c27_data import Vocabulary
 from numpy_attention.training.c27a_byte_pairs import vocabulary_from
@@ -64,8 +63,9 @@ def gpt_model(arrays: dict[str, StoredArray], meta: dict[str, Any]) -> GPT:
     Raises: InputError if the description does not fit the arrays.
     """
     try:
-        plain = meta["model"].keys() <= {field.name for field in dataclasses.fields(GPTConfig)}
-        kind: type[GPT] = GPT if plain else RecentGPT
+        kinds: list[type[GPT]] = [GPT, RecentGPT, *RecentGPT.__subclasses__()]  # the first that has all these fields
+        has = [{field.name for field in dataclasses.fields(kind.config_class)} for kind in kinds]
+        kind = next((kind for kind, fields in zip(kinds, has) if meta["model"].keys() <= fields), RecentGPT)
         config = config_from(kind.config_class, meta["model"])
         _check_size(arrays, config.num_layers, config.d_model, config.hidden_width())
         model = kind(config, None)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention import inside, layers, models, ops, recent, training
+from numpy_attention import beyond, inside, layers, models, ops, recent, training
 from numpy_attention.pretrained.c37_low_rank import LowRank
 from numpy_attention.tutor import tiny
 from numpy_attention.tutor.change import module_of
@@ -28,9 +28,8 @@ from numpy_attention.tutor.exercise import Check, Exercise, Quiz, Try
 from numpy_attention.tutor.mistake import Mistake
 from numpy_attention.tutor.page import FOLDER, ExerciseText, Page, all_pages, exercise_texts
 
-_PUBLIC: dict[str, Any] = {
-    name: getattr(part, name) for part in (inside, ops, layers, models, training, recent) for name in part.__all__
-}
+_PARTS = (inside, ops, layers, models, training, recent, beyond)
+_PUBLIC: dict[str, Any] = {name: getattr(part, name) for part in _PARTS for name in part.__all__}
 NAMES: dict[str, Any] = {**vars(tiny), **_PUBLIC, "LowRank": LowRank, "np": np, "generator": generator}
 
 

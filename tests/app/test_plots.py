@@ -42,6 +42,7 @@ def one_of_each(rng: np.random.Generator) -> dict[str, Figure]:
         "attention_map": plots.attention_map(weights_of(rng, 6, 6), WORDS),
         "attention_heads": plots.attention_heads(weights_of(rng, 2, 3, 3), WORDS[:3]),
         "attention_layers": plots.attention_layers({name: weights_of(rng, 1, 1, 3, 3) for name in ("a", "b")}),
+        "line_panels": plots.line_panels({"a panel": {"a line": ([1, 2], [3, 4])}}, "step", "loss"),
         "mask_map": plots.mask_map(na.causal_mask(6), WORDS),
         "matrix_map": plots.matrix_map(rng.normal(size=(3, 4)), list("abc"), title="a matrix"),
         "positions_map": plots.positions_map(na.sinusoidal_positions(50, 64)),

@@ -19,8 +19,9 @@ from numpy_attention.backend import NumPyBackend
 # CuPy 14 has these functions and methods, with these keywords. Before you add one, look it up in CuPy's reference.
 FUNCTIONS = {
     "arange", "argmax", "argsort", "asarray", "broadcast_to", "clip", "concatenate", "copyto", "cumsum", "dot",
-    "einsum", "empty_like", "full_like", "linalg.norm", "max", "mean", "min", "ndim", "ones_like", "reshape", "shape",
-    "stack", "sum", "swapaxes", "take", "take_along_axis", "transpose", "tri", "tril", "triu", "where", "zeros_like",
+    "einsum", "empty_like", "full_like", "linalg.norm", "max", "mean", "min", "ndim", "nonzero", "ones_like", "reshape",
+    "shape", "stack", "sum", "swapaxes", "take", "take_along_axis", "transpose", "tri", "tril", "triu", "where",
+    "zeros_like",
 }
 METHODS = {"argmax", "argsort", "astype", "clip", "copy", "cumsum", "max", "mean", "min", "reshape", "sum", "swapaxes"}
 ATTRIBUTES = {"T", "dtype", "flags", "imag", "itemsize", "nbytes", "ndim", "real", "shape", "size"}

@@ -101,6 +101,12 @@ def test_every_task_and_optimizer_resumes_bit_for_bit(tmp_path, text, task, opti
         monkeypatch.setattr(module, "FRESH", 32)  # held-out examples
     sizes = TINY | {"context": 36, "batch": 4, "optimizer": optimizer, "dropout": 0.1}  # dates are 36 characters long
     sizes |= {"text": text} if task == "text" else {}
+    if task in ("grpo", "dpo"):  # they start from a run, here on questions of one digit
+        sizes |= {"context": 2, "batch": 64}
+        start = TrainConfig(**(TASKS["answers"].defaults | sizes | {"task": "answers"}))
+        (tmp_path / "start").mkdir()
+        Trainer(start, make_task(start), tmp_path / "start").save()
+        sizes |= {"from_": str(tmp_path / "start")}
     directory = tmp_path / "run"
     directory.mkdir()
     config = TrainConfig(**(TASKS[task].defaults | sizes | {"task": task}))

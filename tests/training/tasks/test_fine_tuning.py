@@ -90,7 +90,7 @@ def test_written_result_turns_the_pretrained_model_into_the_trained_one(tmp_path
     ("options", "message"),
     [
         (["--from", "FOLDER", "--layers", "3", "--d-model", "8"], "--layers, --d-model has no effect with this --from"),
-        (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, got 'sum'"),
+        (["--from", "FOLDER", "--task", "sum"], "--task with --from must be one of text, dates, grpo, dpo, got 'sum'"),
         (["--from", "FOLDER", "--context", "161"], "--context must be at most 160"),
         (["--from", "BERT"], "is not a language model"),
         (["--from", "RUN"], "is the output of a training run; continue it with --resume"),
