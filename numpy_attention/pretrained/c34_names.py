@@ -39,7 +39,7 @@ REASONS = {  # why a tensor is unknown
     r"\.lora_": "it holds low-rank changes of another program; merge them into their model first",
     r"qweight|qzeros|\.scales$|weight_scale|absmax|SCB": "its numbers are quantized; take the original, or a GGUF file",
     r"vision|image|multi_modal": "it also reads images; this book loads only models of text",
-    r"expert|router": "it has several experts in a block, which this book does not load",
+    r"expert|router|_exps\.": "experts are loaded only for mixtral and qwen3_moe, as many as their settings say",
     r"^(_orig_mod|module)\.": "it was saved from inside a wrapper of PyTorch; save the model itself",
     r"\.bias$": "models of this kind with such biases (attention_bias or mlp_bias) are not loaded here",
 }
@@ -68,6 +68,19 @@ LLAMA = {
     "head.w": ("output", "lm_head"),
 }
 GEMMA = LLAMA | {"blocks.{}.norm_2.gamma": (_BLOCK + "ffn_norm", _LAYER + "pre_feedforward_layernorm")}
+_EXPERT = "blocks.{}.feed_forward.experts.{}."
+MIXTRAL = LLAMA | {
+    "blocks.{}.feed_forward.w_router": ("", _LAYER + "block_sparse_moe.gate"),
+    _EXPERT + "w_gate": ("", _LAYER + "block_sparse_moe.experts.{}.w1"),
+    _EXPERT + "w_1": ("", _LAYER + "block_sparse_moe.experts.{}.w3"),
+    _EXPERT + "w_2": ("", _LAYER + "block_sparse_moe.experts.{}.w2"),
+}
+QWEN3_MOE = LLAMA | {
+    "blocks.{}.feed_forward.w_router": ("", _LAYER + "mlp.gate"),
+    _EXPERT + "w_gate": ("", _LAYER + "mlp.experts.{}.gate_proj"),
+    _EXPERT + "w_1": ("", _LAYER + "mlp.experts.{}.up_proj"),
+    _EXPERT + "w_2": ("", _LAYER + "mlp.experts.{}.down_proj"),
+}
 _GPT2 = "h.{}."
 GPT2 = {
     "token_embedding.table": ("token_embd", "wte"),
@@ -164,10 +177,10 @@ def _differ(arrays: Arrays, table: str, head: str) -> list[str]:
 
 def their_name(name: str, table: Table, gguf: bool) -> str:
     """The name of one of our parameters in the file."""
-    numbered = re.fullmatch(r"blocks\.(\d+)\.(.*)", name)
-    theirs = table["blocks.{}." + numbered[2] if numbered else name][0 if gguf else 1]
+    number = r"(?<=\.)\d+(?=\.)"  # of a block, or of an expert
+    theirs = table[re.sub(number, "{}", name)][0 if gguf else 1]
     ending = ".bias" if name.rsplit(".", 1)[-1].startswith("b") else ".weight"
-    return theirs.format(numbered[1] if numbered else "") + ending
+    return theirs.format(*re.findall(number, name)) + ending
 
 
 def as_ours(array: np.ndarray, name: str, theirs: str, model: Model, interleaved: bool) -> np.ndarray:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.beyond.c54_experts_gpt import ExpertsGPT
 from numpy_attention.errors import InputError, short_repr
 from numpy_attention.models.c21c_model import Model
 from numpy_attention.models.c22a_text_encoder import TextEncoder
@@ -49,6 +50,9 @@ GEMMA3 = LLAMA | {
     "global_every": ("attention.sliding_window_pattern", "sliding_window_pattern", 6),
     "local_rotary_base": ("rope.freq_base_swa", "rope_local_base_freq", 1e4),
 }
+EXPERTS = LLAMA | {"num_experts": ("", "num_local_experts"), "top_k": ("", "num_experts_per_tok")}
+MIXTRAL = EXPERTS | {"window": ("", "sliding_window", None)}
+QWEN3_MOE = EXPERTS | {"d_ff": ("", "moe_intermediate_size")}
 GPT2: Table = {
     "vocab_size": ("vocab_size", "vocab_size"),
     "context_length": ("context_length", "n_positions"),
@@ -77,6 +81,11 @@ QWEN_ONLY = _COMMON | {
     "hidden_act": ("silu",), "use_sliding_window": (False, True), "attention.sliding_window": (None,),
 }
 LLAMA_ONLY = QWEN_ONLY | {"use_sliding_window": (False,)}
+MIXTRAL_ONLY = LLAMA_ONLY | {"router_jitter_noise": (0.0,)}
+QWEN3_MOE_ONLY = QWEN_ONLY | {
+    "norm_topk_prob": (False, True), "attention_bias": (False,),
+    "decoder_sparse_step": (1,), "mlp_only_layers": ([],),  # every layer has experts
+}
 GPT2_ONLY: Table = {
     "scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,),
     "activation_function": tuple(ACTIVATIONS), "tie_word_embeddings": (True, False),
@@ -84,7 +93,10 @@ GPT2_ONLY: Table = {
 BERT_ONLY: Table = {
     "position_embedding_type": ("absolute",), "is_decoder": (False,), "hidden_act": ("gelu", *ACTIVATIONS),
 }
-CHOSEN = {"tie_word_embeddings": "tie_weights", "activation_function": "activation", "hidden_act": "activation"}
+CHOSEN = {
+    "tie_word_embeddings": "tie_weights", "activation_function": "activation", "hidden_act": "activation",
+    "norm_topk_prob": "renormalize",
+}
 
 
 class Kind(NamedTuple):
@@ -104,6 +116,8 @@ _GEMMA3 = _QWEN3 | {"activation": "geglu", "branch_norm": True, "embedding_scale
 _OLMO2 = _LLAMA | {"qk_norm": "all", "pre_norm": False, "branch_norm": True}
 _QWENS_WINDOW = {"sliding_window": 4096, "max_window_layers": 28}
 _OF_SMOLLM3 = {"rope_theta": 2e6, "tie_word_embeddings": True}
+_OF_MIXTRAL = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.001, "rms_norm_eps": 1e-5, "rope_theta": 1e6}
+_OF_QWEN3_MOE = {"num_experts_per_tok": 8, "router_aux_loss_coef": 0.001, "sliding_window": 4096}
 _OF_GEMMA3 = {
     "sliding_window": 4096, "head_dim": 256, "query_pre_attn_scalar": 256, "rope_theta": 1e6,
     "tie_word_embeddings": True,
@@ -115,10 +129,13 @@ FOLDERS = {
     "smollm3": Kind(RecentGPT, names.LLAMA, SMOLLM3, LLAMA_ONLY, _LLAMA, _OF_SMOLLM3),
     "olmo2": Kind(RecentGPT, names.LLAMA, LLAMA, LLAMA_ONLY, _OLMO2, {"rms_norm_eps": 1e-5}),
     "gemma3_text": Kind(RecentGPT, names.GEMMA, GEMMA3, GEMMA3_ONLY, _GEMMA3, _OF_GEMMA3),
+    "mixtral": Kind(ExpertsGPT, names.MIXTRAL, MIXTRAL, MIXTRAL_ONLY, _LLAMA, _OF_MIXTRAL),
+    "qwen3_moe": Kind(ExpertsGPT, names.QWEN3_MOE, QWEN3_MOE, QWEN3_MOE_ONLY, _QWEN3, _OF_QWEN3_MOE),
     "gpt2": Kind(GPT, names.GPT2, GPT2, GPT2_ONLY),
     "bert": Kind(TextEncoder, names.BERT, BERT, BERT_ONLY),
 }
-GGUF = {name.removesuffix("_text"): kind for name, kind in FOLDERS.items() if name != "bert"}
+_NO_GGUF = ("mixtral", "qwen3_moe", "bert")  # in GGUF, one tensor holds all experts of a block
+GGUF = {name.removesuffix("_text"): kind for name, kind in FOLDERS.items() if name not in _NO_GGUF}
 
 
 class Settings:
@@ -161,7 +178,8 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
         tied, tokens = "output.weight" not in arrays, s.values.get("tokenizer.ggml.tokens", ())
         s.values = {**s.values, s.prefix + "vocab_size": len(tokens), s.prefix + "tie_word_embeddings": tied}
     else:
-        s.values = {**kind.missing, **s.values}
+        # a qwen3_moe has num_experts, or the name of a mixtral if transformers 5 wrote it
+        s.values = {"num_local_experts": s.values.get("num_experts"), **kind.missing, **s.values}
     fields: Fields = {}
     for ours, (in_gguf, in_folder, *default) in kind.fields.items():
         number = float if ours in NOT_WHOLE else int
@@ -172,6 +190,8 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
             fields[CHOSEN[name]] = ACTIVATIONS.get(value, value)
     if "rotary_base" in fields:
         fields |= _decoder(s, fields, arrays)
+    if kind.model is ExpertsGPT:
+        fields["balance"] = s.values["router_aux_loss_coef"]  # may be 0; the configuration checks it
     elif kind.model is TextEncoder:
         fields["pad_token"] = pad = s.values.get("pad_token_id", 0)
         if pad is not None and (type(pad) is not int or pad < 0):
@@ -185,7 +205,7 @@ def configuration(kind: Kind, s: Settings, arrays: Arrays) -> Any:
 def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
     """The fields of a llama, or of one of its descendants, that depend on several settings."""
     d_model, num_heads, num_layers = fields["d_model"], fields["num_heads"], fields["num_layers"]
-    gemma, width = "window" in fields, d_model // num_heads if fields["d_k"] is None else fields["d_k"]
+    gemma, width = "local_rotary_base" in fields, d_model // num_heads if fields["d_k"] is None else fields["d_k"]
     if s.prefix:
         for name in ("rope.dimension_count", "attention.value_length"):
             s.only(name, width)
@@ -193,7 +213,7 @@ def _decoder(s: Settings, fields: Fields, arrays: Arrays) -> Fields:
     else:
         found = _rotary(s, fields, gemma)
     scalar = s.number("query_pre_attn_scalar", kind=float) if gemma and not s.prefix else width
-    window, n = fields.get("window"), fields.get("global_every", 1)
+    window, n = fields.get("window"), fields.get("global_every")
     if s.values.get("use_sliding_window") is True:  # in a Qwen, the first max_window_layers layers have no window
         window, first = s.number("sliding_window"), s.values.get("max_window_layers")
         n = 1 if type(first) is int and first >= num_layers else s.only("max_window_layers", 0) or None

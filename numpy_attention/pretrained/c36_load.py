@@ -40,9 +40,10 @@ class Pretrained(NamedTuple):
 def load_pretrained(path: str | PathLike[str], dtype: Any = np.float32) -> Pretrained:
     """The model and the tokenizer in a `.gguf` file, or in a folder in Hugging Face's layout.
 
-    Kinds of models: GPT-2, BERT (folders only), llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images. A
-    warning names the heads of a BERT for other tasks, which are left out; its pooler is left out too. A BERT takes the
-    mean of its tokens, or the first token if the file 1_Pooling/config.json says so.
+    Kinds of models: GPT-2, llama, Qwen 2 and 3, SmolLM3, OLMo 2, and Gemma 3 without images; only from folders: BERT,
+    Mixtral, and Qwen 3 with experts. A warning names the heads of a BERT for other tasks, which are left out; its
+    pooler is left out too. A BERT takes the mean of its tokens, or the first token if the file 1_Pooling/config.json
+    says so.
 
     Raises: InputError for a damaged file or a kind of model that this book does not have; TypeError for
     a dtype that is not float32 or float64.
@@ -80,8 +81,10 @@ def _check_sizes(config: Any, arrays: Arrays, tokenizer: Tokenizer) -> None:
     if largest >= config.vocab_size:
         raise InputError(f"its tokenizer has ids up to {largest}, but its settings allow {config.vocab_size} tokens")
     held = sum(stored.size for stored in arrays.values())
-    if config.vocab_size * config.d_model > held or config.num_layers > len(arrays):
+    networks = config.num_layers * getattr(config, "num_experts", 1)
+    if config.vocab_size * config.d_model > held or networks > len(arrays):
         raise InputError(
-            f"its settings describe {config.num_layers:,} layers and a table of {config.vocab_size:,} tokens of "
-            f"{config.d_model:,} numbers, but it holds {len(arrays):,} tensors of {held:,} numbers"
+            f"its settings describe {config.num_layers:,} layers, {networks:,} feed-forward networks, and a table of "
+            f"{config.vocab_size:,} tokens of {config.d_model:,} numbers, but it holds {len(arrays):,} tensors of "
+            f"{held:,} numbers"
         )

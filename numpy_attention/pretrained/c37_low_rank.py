@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from numpy_attention.beyond.c53_experts import Experts
 from numpy_attention.errors import require_float, require_number, require_size, shape_error
 from numpy_attention.layers.c13_layer import Layer, Parameters, normal
 from numpy_attention.layers.c17_multi_head_attention import MultiHeadAttention
@@ -138,8 +139,10 @@ def matrices(model: GPT | TextEncoder) -> Iterator[tuple[str, Layer, str, Any]]:
     """Every matrix of the blocks, or the LowRank layer that replaces it, as a tuple: its dotted name, the layer that
     owns it, its name in that layer, and the matrix itself."""
     for i, block in enumerate(model.blocks):
-        for part, layer in vars(block).items():
-            if isinstance(layer, (MultiHeadAttention, FeedForward)):
+        experts = getattr(block.feed_forward, "experts", ())
+        parts = vars(block) | {f"feed_forward.experts.{e}": one for e, one in enumerate(experts)}
+        for part, layer in parts.items():
+            if isinstance(layer, (MultiHeadAttention, FeedForward, Experts)):
                 for name, w in vars(layer).items():
                     if name.startswith("w_") and w is not None:
                         yield f"blocks.{i}.{part}.{name}", layer, name, w

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from numpy_attention.backend import to_host
+from numpy_attention.beyond.c54_experts_gpt import ExpertsGPT
 from numpy_attention.errors import InputError
 from numpy_attention.files import atomic_write, config_from, read_into
 from numpy_attention.layers.c13_layer import Parameters
@@ -38,7 +39,7 @@ from numpy_attention.pretrained.c33a_folders import read_safetensors
 from numpy_attention.pretrained.c37_low_rank import LowRank, add_low_rank, low_rank_of, matrices
 from numpy_attention.recent.c49_recent_gpt import RecentGPT
 
-MODELS = (GPT, RecentGPT, Seq2Seq, SequenceClassifier, TextEncoder)
+MODELS = (GPT, RecentGPT, ExpertsGPT, Seq2Seq, SequenceClassifier, TextEncoder)
 CLASSES: dict[str, type[Model]] = {kind.__name__: kind for kind in MODELS}
 DTYPES = {"F32": np.dtype(np.float32), "F64": np.dtype(np.float64)}
 KEY = "numpy_attention"  # key of class and sizes in the header's metadata
@@ -128,7 +129,9 @@ def _built(about: dict[str, Any], arrays: Arrays) -> Model:
         raise InputError("it holds only low-rank changes; load the model they belong to, and give it as `into`")
     kind = CLASSES[about["class"]]
     config = config_from(kind.config_class, about["model"])
-    # the gammas alone have num_layers * d_model numbers: a model that the file cannot fill is not built
-    if config.num_layers * config.d_model > sum(array.size for array in arrays.values()):
+    # the gammas alone have num_layers * d_model numbers, and routers this many for each expert: a model that the file
+    # cannot fill is not built
+    parts = config.num_layers * getattr(config, "num_experts", 1)
+    if parts * config.d_model > sum(array.size for array in arrays.values()):
         raise ValueError("its sizes do not fit its arrays")
     return kind(config, None, next(iter(arrays.values())).dtype)

@@ -50,7 +50,8 @@ DAMAGES = st.one_of(
 CASES = {  # a checkpoint, and the file in it that is damaged; "" for a GGUF file
     "gguf": ("llama gguf", ""), "gguf in Q4_1": ("llama in Q4_1", ""), "gpt2 gguf": ("gpt2 gguf", ""),
     "safetensors": ("llama", "model.safetensors"),
-    "config": ("gemma3_text", "config.json"), "tokenizer": ("gpt2", "tokenizer.json"),
+    "config": ("gemma3_text", "config.json"), "config with experts": ("qwen3_moe", "config.json"),
+    "tokenizer": ("gpt2", "tokenizer.json"),
     "tokenizer of a bert": ("bert", "tokenizer.json"), "tokenizer config": ("qwen2", "tokenizer_config.json"),
 }  # fmt: skip
 

@@ -73,6 +73,16 @@ def test_one_error_lists_all_tensors_that_do_not_fit(tmp_path):
         assert part in text
 
 
+@pytest.mark.parametrize(("experts", "expected"), [
+    (4, "model.layers.0.block_sparse_moe.gate.weight is (5, 24), which gives (24, 5) for "),
+    (6, "model.layers.0.block_sparse_moe.experts.5.w1.weight is missing"),
+    (2**24, "its settings describe 2 layers, 33,554,432 feed-forward networks, and a table"),
+])  # fmt: skip
+def test_a_wrong_number_of_experts_is_refused(experts, expected, tmp_path):
+    settings, tensors = tiny.MIXTRAL | {"num_local_experts": experts}, tiny.tensors_of("wrong", tiny.MIXTRAL)
+    assert expected in answer(tiny.write_folder(tmp_path / "wrong", settings, tensors))
+
+
 def test_error_names_tensors_with_an_unknown_number_format(tmp_path):
     path = tiny.write_folder(tmp_path / "ints", tiny.LLAMA, tiny.tensors_of("ints", tiny.LLAMA), kind="I32")
     assert "holds numbers of the kind I32, which cannot be read here" in answer(path)
@@ -147,6 +157,8 @@ def test_the_body_of_a_model_without_its_head_has_no_prefix(tmp_path):
 
 @pytest.mark.parametrize(("name", "reason"), [
     ("model.layers.{}.mlp.up_proj.qweight", "its numbers are quantized; take the original, or a GGUF file"),
+    ("model.layers.{}.mlp.experts.0.up_proj.weight",
+     "experts are loaded only for mixtral and qwen3_moe, as many as their settings say"),
     ("other.{}", "do the settings belong to these tensors?"),
 ])  # fmt: skip
 def test_error_for_many_unknown_tensors_names_five_and_the_likeliest_reason(name, reason, tmp_path):
@@ -170,7 +182,8 @@ def test_error_for_an_unknown_architecture_lists_the_known_ones(kind, tmp_path):
     path = tiny.write_folder(tmp_path / "other", tiny.LLAMA, tiny.tensors_of("other", tiny.LLAMA))
     (path / "config.json").write_text(json.dumps(tiny.LLAMA | {"model_type": kind}))
     text = answer(path)
-    assert text.endswith("known kinds are llama, qwen2, qwen3, smollm3, olmo2, gemma3_text, gpt2, bert")
+    known = "llama, qwen2, qwen3, smollm3, olmo2, gemma3_text, mixtral, qwen3_moe, gpt2, bert"
+    assert text.endswith(f"known kinds are {known}")
     assert "'mamba'" in text or kind != "mamba"
 
 

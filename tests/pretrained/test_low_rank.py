@@ -17,16 +17,18 @@ LLAMA = na.GPTConfig(
 )  # fmt: skip
 UNTIED = na.GPTConfig(11, 7, d_model=6, num_heads=3, num_layers=1, d_ff=5, tie_weights=False)
 ENCODER = na.TextEncoderConfig(11, 7, d_model=8, num_heads=4, num_layers=2, d_ff=9, pad_token=0)
-CONFIGS: dict[str, Any] = {"llama": LLAMA, "untied": UNTIED, "encoder": ENCODER}
-MATRICES = {"llama": 2 * 7, "untied": 6, "encoder": 2 * 6}
+EXPERTS = na.ExpertsGPTConfig(
+    11, 7, d_model=12, num_heads=6, num_layers=2, d_ff=5, bias=False, num_experts=3, top_k=2, renormalize=False
+)  # fmt: skip
+CONFIGS: dict[str, Any] = {"llama": LLAMA, "untied": UNTIED, "encoder": ENCODER, "experts": EXPERTS}
+KINDS: dict[str, Any] = {"encoder": na.TextEncoder, "experts": na.ExpertsGPT}
+MATRICES = {"llama": 2 * 7, "untied": 6, "encoder": 2 * 6, "experts": 2 * (4 + 1 + 3 * 3)}
 every_model = pytest.mark.parametrize("name", CONFIGS)
 both_dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 
 def made(name: str, rng: np.random.Generator, dtype: Any = np.float32) -> Any:
-    config = CONFIGS[name]
-    kind = na.TextEncoder if name == "encoder" else na.GPT
-    return randomized(kind(config, None, dtype), rng)
+    return randomized(KINDS.get(name, na.GPT)(CONFIGS[name], None, dtype), rng)
 
 
 def batch(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

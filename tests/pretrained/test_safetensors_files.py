@@ -32,6 +32,20 @@ def test_a_loaded_model_equals_the_saved_model(name, dtype, rng, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_a_model_with_experts_is_built_only_if_the_file_can_fill_them(rng, tmp_path):
+    config = na.ExpertsGPTConfig(7, 5, 8, 2, 2, d_ff=3, bias=False, num_experts=4)
+    model, path = na.ExpertsGPT(config, rng), tmp_path / "model.safetensors"
+    na.export_safetensors(model, path)
+    loaded = na.import_safetensors(path)
+    assert (type(loaded), loaded.config) == (na.ExpertsGPT, config)
+    for name, p in model.parameters().items():
+        np.testing.assert_array_equal(loaded.parameters()[name], p)
+    about = {"class": "ExpertsGPT", "model": dataclasses.asdict(config) | {"num_experts": 10**9}}
+    safetensors.numpy.save_file(model.parameters(), path, {"numpy_attention": json.dumps(about)})
+    with pytest.raises(InputError, match="its sizes do not fit its arrays"):
+        na.import_safetensors(path)
+
+
 def test_the_file_holds_the_parameters_by_name(tmp_path):
     model, _ = make("gpt")
     path = tmp_path / "model.safetensors"

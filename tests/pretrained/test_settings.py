@@ -26,7 +26,8 @@ GEMMA_GGUF = {key.replace("llama.", "gemma3."): value for key, value in LLAMA_GG
 }  # fmt: skip
 VALUES = {
     "llama": tiny.LLAMA, "qwen2": tiny.QWEN2_WINDOW, "qwen3": tiny.QWEN3, "smollm3": tiny.SMOLLM3, "olmo2": tiny.OLMO2,
-    "gemma3_text": tiny.GEMMA3, "nested": tiny.GEMMA3_NESTED, "gpt2": tiny.GPT2, "bert": tiny.BERT,
+    "mixtral": tiny.MIXTRAL, "qwen3_moe": tiny.QWEN3_MOE_RAW, "gemma3_text": tiny.GEMMA3, "nested": tiny.GEMMA3_NESTED,
+    "gpt2": tiny.GPT2, "bert": tiny.BERT,
     "llama gguf": LLAMA_GGUF, "gemma3 gguf": GEMMA_GGUF, "gpt2 gguf": GPT2_GGUF,
 }  # fmt: skip
 
@@ -85,6 +86,17 @@ def test_the_descendants_of_llama_become_gpt_configs():
     assert configured("gemma3 gguf", GEMMA_GGUF | {"gemma3.attention.sliding_window_pattern": 1}) == everywhere
 
 
+def test_models_with_experts_become_experts_gpt_configs():
+    of_llama = dataclasses.asdict(configured("llama"))
+    mixtral = na.ExpertsGPTConfig(**of_llama | {"d_ff": 14, "num_experts": 5, "top_k": 2, "balance": 0.03})
+    assert configured("mixtral") == mixtral
+    raw = dataclasses.replace(mixtral, d_k=8, qk_norm="head", renormalize=False, window=3)
+    assert configured("qwen3_moe") == raw
+    renormalized = dataclasses.replace(raw, renormalize=True, window=None)
+    assert configured("qwen3_moe", tiny.QWEN3_MOE) == renormalized
+    assert configured("mixtral", tiny.MIXTRAL | {"router_aux_loss_coef": 0}).balance == 0
+
+
 FULL, NEAR = "full_attention", "sliding_attention"
 
 
@@ -94,6 +106,7 @@ FULL, NEAR = "full_attention", "sliding_attention"
         ("qwen2", {"max_window_layers": 2}, (None, None)), ("qwen2", {"max_window_layers": 1}, None),
         ("qwen2", {"max_window_layers": None, "layer_types": [NEAR, FULL]}, (3, 2)),
         ("qwen2", {"use_sliding_window": False, "layer_types": [NEAR, FULL]}, None),
+        ("mixtral", {"sliding_window": 3}, (3, None)), ("qwen3_moe", {"use_sliding_window": None}, (None, None)),
         ("gemma3_text", {"layer_types": [NEAR] * 4}, (3, None)), ("nested", {"layer_types": None}, (3, 6)),
     ],
     ids=str,
@@ -123,6 +136,11 @@ def test_missing_settings_get_the_defaults_of_transformers():
     assert found("olmo2", *names) == (None, False, 1e4, 1e-5)
     assert found("smollm3", *names, "nope_every") == (None, True, 2e6, 1e-6, 4)
     assert found("gemma3_text", *names) == (256, True, 1e6, 1e-6)
+    experts = {"num_experts": 9, "moe_intermediate_size": 5}
+    of_experts = ("top_k", "balance", "renormalize", "window")
+    assert found("mixtral", *names, *of_experts, num_local_experts=9) == (None, False, 1e6, 1e-5, 2, 0.001, True, None)
+    assert found("qwen3_moe", *names, *of_experts, **experts) == (None, False, 1e4, 1e-6, 8, 0.001, False, None)
+    assert found("qwen3_moe", "window", "global_every", use_sliding_window=True, **experts) == (4096, None)
     layers = ("window", "global_every", "local_rotary_base", "attention_scale")
     assert found("gemma3_text", *layers) == (4096, 6, 1e4, None)
     assert found("gemma3_text", "attention_scale", head_dim=64) == (256**-0.5,)
@@ -183,6 +201,13 @@ def test_the_tensor_of_a_gguf_file_gives_the_scaling_of_llama_3():
         ("llama", {"hidden_size": "24"}, "hidden_size is '24'"),
         ("llama gguf", {"llama.attention.sliding_window": 3}, "llama.attention.sliding_window is 3"),
         ("qwen2", {"sliding_window": None}, "sliding_window is missing"),
+        ("mixtral", {"router_jitter_noise": 0.1}, "router_jitter_noise is 0.1, supported is 0.0"),
+        ("mixtral", {"num_local_experts": None}, "num_local_experts is missing"),
+        ("mixtral", {"num_experts_per_tok": 6}, "top_k must be in [1, 5], got 6"),
+        ("mixtral", {"router_aux_loss_coef": -1.0}, "balance must be at least 0 and finite, got -1.0"),
+        ("qwen3_moe", {"mlp_only_layers": [0]}, "mlp_only_layers is a list, supported is []"),
+        ("qwen3_moe", {"decoder_sparse_step": 2}, "decoder_sparse_step is 2, supported is 1"),
+        ("qwen3_moe", {"attention_bias": True}, "attention_bias is True, supported is False"),
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping is 30.0, supported is None"),
         ("nested", {"rope_parameters": {"full_attention": {}, "sliding_attention": {"type": "linear", "factor": 2.0}}},
          "its layers with a window have rope scaling"),

@@ -27,6 +27,7 @@ CHATML = (
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abdeinorst", *(f"##{c}" for c in "abdeinorst"), "the", "rain", "bread"]
 
 Tensors = dict[str, np.ndarray]
+Shapes = dict[str, tuple[int, ...]]
 Settings = dict[str, Any]
 
 LLAMA: Settings = {
@@ -55,6 +56,15 @@ SMOLLM3 = LLAMA | {  # one layer without positions
 }  # fmt: skip
 SMOLLM3_LIST = SMOLLM3 | {"num_hidden_layers": 3, "no_rope_layers": [1, 0, 1], "tie_word_embeddings": False}
 OLMO2 = LLAMA | {"model_type": "olmo2", "pad_token_id": None}
+EXPERTS = {"num_experts_per_tok": 2, "router_aux_loss_coef": 0.03}
+MIXTRAL = LLAMA | EXPERTS | {"model_type": "mixtral", "num_local_experts": 5, "intermediate_size": 14}
+MIXTRAL_WINDOW = MIXTRAL | {"sliding_window": 3, "tie_word_embeddings": True}
+QWEN3_MOE = QWEN3 | EXPERTS | {
+    "model_type": "qwen3_moe", "num_experts": 5, "moe_intermediate_size": 14, "norm_topk_prob": True,
+}  # fmt: skip
+QWEN3_MOE_RAW = {k: v for k, v in QWEN3_MOE.items() if k != "num_experts"} | {  # with the name of transformers 5
+    "num_local_experts": 5, "norm_topk_prob": False, "use_sliding_window": True, "sliding_window": 3,
+}  # fmt: skip
 GEMMA3 = LLAMA | {  # written like the files of 2025: two layers with a window, one without, one with
     "model_type": "gemma3_text", "num_hidden_layers": 4, "head_dim": 8, "query_pre_attn_scalar": 13,
     "sliding_window": 3, "sliding_window_pattern": 3, "hidden_activation": "gelu_pytorch_tanh",
@@ -87,6 +97,9 @@ def drawn(shapes: dict[str, tuple[int, ...]], rng: np.random.Generator) -> Tenso
     }  # fmt: skip
 
 
+NORM_OF_QK = ("qwen3", "qwen3_moe", "olmo2", "gemma3_text")
+
+
 def llama(settings: Settings, rng: np.random.Generator) -> Tensors:
     """A llama or one of its descendants."""
     kind, d, ff = settings["model_type"], settings["hidden_size"], settings["intermediate_size"]
@@ -108,13 +121,30 @@ def llama(settings: Settings, rng: np.random.Generator) -> Tensors:
             if kind == "qwen2":
                 shapes[at + f"self_attn.{name}_proj.bias"] = (width,)
         shapes |= {
-            at + "self_attn.o_proj.weight": (d, H * d_k), at + "mlp.gate_proj.weight": (ff, d),
-            at + "mlp.up_proj.weight": (ff, d), at + "mlp.down_proj.weight": (d, ff),
+            at + "self_attn.o_proj.weight": (d, H * d_k),
+            **(experts(at, settings) if "num_experts_per_tok" in settings else feed_forward(at + "mlp.", d, ff)),
         }  # fmt: skip
-        for name, heads in {"q": H, "k": H_kv}.items() if kind in ("qwen3", "olmo2", "gemma3_text") else ():
+        for name, heads in {"q": H, "k": H_kv}.items() if kind in NORM_OF_QK else ():
             shapes[at + f"self_attn.{name}_norm.weight"] = (heads * d_k if kind == "olmo2" else d_k,)
     tensors = drawn(shapes, rng)
     return {n: w - 1 if kind == "gemma3_text" and "norm" in n else w for n, w in tensors.items()}
+
+
+def feed_forward(at: str, d: int, ff: int, names: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")) -> Shapes:
+    return {f"{at}{name}.weight": shape for name, shape in zip(names, ((ff, d), (ff, d), (d, ff)))}
+
+
+def experts(at: str, settings: Settings) -> Shapes:
+    """A router and its experts, with the names on the hub."""
+    d, E = settings["hidden_size"], settings.get("num_experts", settings.get("num_local_experts"))
+    if settings["model_type"] == "mixtral":
+        at, of_one = f"{at}block_sparse_moe.", (d, settings["intermediate_size"], ("w1", "w3", "w2"))
+    else:
+        at, of_one = f"{at}mlp.", (d, settings["moe_intermediate_size"])
+    shapes = {f"{at}gate.weight": (E, d)}
+    for e in range(E):
+        shapes |= feed_forward(f"{at}experts.{e}.", *of_one)
+    return shapes
 
 
 def gpt2(settings: Settings, rng: np.random.Generator) -> Tensors:
@@ -341,7 +371,9 @@ CASES: dict[str, Callable[[Path, str], Path]] = {
     "qwen2": folder(QWEN2), "qwen2 with a window": folder(QWEN2_WINDOW), "qwen3": folder(QWEN3),
     "qwen3 with yarn": folder(QWEN3_YARN), "llama 3": folder(LLAMA3), "llama linear": folder(LINEAR),
     "llama dynamic": folder(DYNAMIC), "smollm3": folder(SMOLLM3), "smollm3 with a list": folder(SMOLLM3_LIST),
-    "olmo2": folder(OLMO2), "gemma3_text": folder(GEMMA3), "gemma3_text nested": folder(GEMMA3_NESTED),
+    "olmo2": folder(OLMO2), "mixtral": folder(MIXTRAL), "mixtral with a window": folder(MIXTRAL_WINDOW),
+    "qwen3_moe": folder(QWEN3_MOE), "qwen3_moe with raw weights": folder(QWEN3_MOE_RAW),
+    "gemma3_text": folder(GEMMA3), "gemma3_text nested": folder(GEMMA3_NESTED),
     "gpt2": folder(GPT2), "bert": folder(BERT),
     "llama gguf": file(LLAMA), "llama tied gguf": file(TIED),
     "gpt2 gguf": file(GPT2 | {"n_inner": 80, "n_positions": 1024}),  # sizes that the reference assumes

@@ -51,7 +51,7 @@ def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
     where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name} if path.is_file() else {
         "pretrained_model_name_or_path": path
     }  # fmt: skip
-    read = kind.from_pretrained(**where, dtype=torch.float64)
+    read = kind.from_pretrained(**where, dtype=torch.float64, experts_implementation="eager")  # others need float32
     with in_float64():
         model = type(read)(read.config).double()
     model.load_state_dict(read.state_dict())
@@ -60,11 +60,29 @@ def loaded(path: Path, kind: Any = transformers.AutoModelForCausalLM) -> Any:
 
 def gradients(model: Any, samples: int = 0) -> Vectors:
     """For each tensor, named as in a folder: its gradient's norm, sums along two random directions, and samples."""
-    of = {name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None}
+    of: Vectors = {}
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            of |= as_in_folder(model.config.model_type, name, p.grad.numpy())
     sums = [[np.linalg.norm(g), *(np.vdot(direction(name, i, g.shape), g) for i in range(2))] for name, g in of.items()]
     some = [g.reshape(-1)[places(name, samples, g.size)] for name, g in of.items()]
     found = {"names": np.array(list(of)), "gradients": np.array(sums)}
     return found | ({"some of the gradients": np.array(some, np.float32)} if samples else {})
+
+
+def as_in_folder(kind: str, name: str, g: np.ndarray) -> Vectors:
+    """The tensor as in a folder. `transformers` joins the experts of a layer, and it renames those of a mixtral."""
+    if kind == "mixtral":
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+    before, experts, joined = name.partition(".experts.")
+    if not experts:
+        return {name: g}
+    of_mixtral = {"gate": "w1", "up": "w3", "down": "w2"}
+    parts = [of_mixtral[s] if kind == "mixtral" else f"{s}_proj" for s in joined.removesuffix("_proj").split("_")]
+    return {
+        f"{before}.experts.{e}.{part}.weight": of_part
+        for e, of_one in enumerate(g) for part, of_part in zip(parts, np.split(of_one, len(parts)))
+    }  # fmt: skip
 
 
 def language_model(name: str, path: Path) -> Vectors:
