@@ -12,7 +12,7 @@ FOLDER = ROOT / "tutorials"
 PARTS = {  # the first tutorial of each part
     0: "Start here", 1: "Attention and its gradient", 5: "The transformer", 10: "Checking gradients",
     11: "Training and writing", 15: "Memory and speed", 17: "Real models", 19: "Inside a model",
-    22: "Attention since 2023",
+    22: "Attention since 2023", 24: "Beyond the next token",
 }
 
 
