@@ -86,8 +86,8 @@ def book_map() -> Drawing:
         "map", "A map of the tutorials",
         "The parts of the tutorials as boxes, from top to bottom: the start; attention and its gradient; the "
         "transformer. Below the transformer are two boxes: checking gradients, and training and writing. The next row "
-        "has three boxes: inside a model, real models, and memory and speed. The last two boxes are attention since 2023, and "
-        "rewards and experts. "
+        "has three boxes: inside a model, real models, and memory and speed. The last two boxes are attention since "
+        "2023, and rewards and experts. "
         "Each arrow leads to a part that needs the part at its beginning.", 100,
     )
     every, boxes, y = contents.tutorials(), dict[int, Box](), 12.0

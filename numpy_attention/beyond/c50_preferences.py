@@ -8,20 +8,20 @@ tokens of the question, since the model did not choose them:
 
     L = sum_t m_t log p_t[token t]        dlogits_t = dL m_t ([v = token] - p_t)
 
-A **reward model** gives each answer one number r. The probability that answer c (chosen) is preferred to answer r
-(rejected) is sigmoid(r_c - r_r), so a higher number is a better answer. The loss is the negative log of it:
+A **reward model** gives each answer one number, its reward. The probability that the chosen answer is preferred to the
+rejected one is sigmoid(z), where z is the difference of their rewards. The loss is the negative log of it:
 
-    loss = -log sigmoid(z) = log(1 + exp(-z)),  z = r_c - r_r        dz = -sigmoid(-z)
+    loss = -log sigmoid(z) = log(1 + exp(-z)),  z = reward_chosen - reward_rejected        dz = -sigmoid(-z)
 
-If both numbers are equal, the loss is log 2 = 0.693. sigmoid(-z) is the probability of the wrong order: a pair that is
+If both rewards are equal, the loss is log 2 = 0.693. sigmoid(-z) is the probability of the wrong order: a pair that is
 already clearly in order has almost no gradient.
 
 **DPO** needs no reward model. The policy itself gives the reward: beta times how much more probable the answer is than
 under the reference, the model before this training:
 
-    reward = beta (L - L_reference)        loss = -log sigmoid(reward_c - reward_r)
+    reward = beta (L - L_reference)        loss as above
 
-    dL_c = -beta sigmoid(-z)        dL_r = +beta sigmoid(-z)
+    dL_chosen = -beta sigmoid(-z)        dL_rejected = +beta sigmoid(-z)
 
 At the start the policy is the reference, so both rewards are 0 and the loss is log 2. Only the difference of the
 rewards counts. Both may fall: the answers share tokens, and what lowers the rejected one often lowers the chosen one.
@@ -89,7 +89,8 @@ def sequence_log_probability_backward(dy: np.ndarray, cache: SequenceLogProbabil
 
     Shapes: dy (B,) -> dlogits (B, T, V)
     """
-    require_cotangent("sequence_log_probability_backward", "dy", dy, cache.share.shape[:1], cache.losses.softmax.y.dtype)
+    p = cache.losses.softmax.y  # (B, T, V)
+    require_cotangent("sequence_log_probability_backward", "dy", dy, p.shape[:1], p.dtype)
     # y = -sum of losses * share
     return weighted_cross_entropy_backward(-dy[:, None] * cache.share, cache.losses)
 

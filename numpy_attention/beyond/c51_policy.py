@@ -9,20 +9,21 @@ group (GRPO):
 Answers with A > 0 shall become more probable. The **ratio** of a token compares the model with the model that wrote
 the answer (`old`):
 
-    ratio = exp(log p - log p_old)        objective = min(ratio A, clip(ratio, 1 - c, 1 + c') A)
+    ratio = exp(log p - log p_old)        objective = min(ratio A, clip(ratio, 1 - c, 1 + c') A)        usually c' = c
 
-Its gradient is A ratio dlog p. At the first step the model is the one that wrote the answers: every ratio is 1, nothing
-is clipped, and since the advantages of a group sum to 0, the loss is 0. Its gradient is not: d ratio = dlog p. The clip
-acts from the second step with the same answers on. A token that already moved enough in the direction of its advantage
-(ratio > 1 + c' with A > 0, or ratio < 1 - c with A < 0) has the gradient 0; a token that moved the wrong way keeps its
-gradient, because of the minimum. PPO has the same loss, with advantages from a value network.
+Without the clip, dobjective / dlog p = A ratio. At the first step the model is the one that wrote the answers: every
+ratio is 1, nothing is clipped, and since the advantages of a group sum to 0, the loss is 0 (a mean over answers). Its
+gradient is not. The clip acts from the second step with the same answers on. A token that already moved enough in the
+direction of its advantage (ratio > 1 + c' with A > 0, or ratio < 1 - c with A < 0) has the gradient 0; a token that
+moved the wrong way keeps its gradient, because of the minimum. PPO has the same loss, with advantages from a value
+network.
 
 The KL penalty keeps the model near a reference. With x = log p_reference - log p of the written token,
 
     kl = exp(x) - x - 1        dkl / dlog p = 1 - exp(x)
 
-is never negative, 0 only at x = 0, and its mean over texts of the model is the KL divergence, because the mean of
-exp(x) is 1.
+is never negative, 0 only at x = 0. Its mean over texts of the model is the divergence KL(p, p_reference), because the
+mean of exp(x) is 1; its gradient, with the texts as constants, is on average that of KL(p_reference, p).
 
 Averages. An answer has n tokens. "answers" first takes the mean over the tokens of each answer: a token of a long
 answer counts less, so a long wrong answer is punished too little. "tokens" takes one mean over all tokens of the batch:

@@ -60,6 +60,8 @@ class AnswersTask(Task):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
+        if config.context % 2:
+            raise InputError(f"--context must be even: half question, half answer; got {config.context}")
         self.digits = config.context // 2
         self.test = self.questions(FRESH, np.random.default_rng([TEST, config.seed]))
 
@@ -136,9 +138,11 @@ class FromRun(AnswersTask):
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
-        path = checkpoint_path(Path(config.from_ or ""))
+        if config.from_ is None:
+            raise InputError(f"--task {config.task} needs --from RUN, the directory of a run of --task answers")
+        path = checkpoint_path(Path(config.from_))
         start, arrays, meta = load_run(path)
-        if (start.task, start.context) != ("answers", config.context):
+        if start.task not in ("answers", "grpo", "dpo") or start.context != config.context:
             got = f"--task {start.task} --context {start.context}"
             raise InputError(f"--from must be a run of --task answers --context {config.context}, got {got}")
         self.reference = gpt_model(arrays, meta)
@@ -228,11 +232,14 @@ class DPOTask(FromRun):
     policy = DPOPolicy
 
     def batch(self, rng: np.random.Generator) -> Batch:
-        rows = self.drawn(self.reference, rng)  # (groups, GROUP, 2 digits + 1)
-        rewards = self.rewards(rows)
-        mixed = rewards.max(axis=1) > rewards.min(axis=1)
-        if not mixed.any():
-            raise InputError(f"--from {self.config.from_} wrote no pair of a right and a wrong answer to one question")
+        for _ in range(20):
+            rows = self.drawn(self.reference, rng)  # (groups, GROUP, 2 digits + 1)
+            rewards = self.rewards(rows)
+            mixed = rewards.max(axis=1) > rewards.min(axis=1)
+            if mixed.any():
+                break
+        else:
+            raise InputError(f"the model of --from {self.config.from_} writes no right answer, or no wrong one")
         pairs = np.stack([rewards.argmax(axis=1), rewards.argmin(axis=1)], axis=1)[mixed]
         ids, targets = self.inputs(np.take_along_axis(rows[mixed], pairs[..., None], axis=1))  # (B, 2, 2 digits)
         reference, _ = sequence_log_probability(self.reference.forward(flat(ids))[0], flat(targets))

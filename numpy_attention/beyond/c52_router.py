@@ -20,8 +20,8 @@ and P_e, the mean of p_e over the N tokens,
 
     balance = E sum_e f_e P_e        dp_ne = E f_e / N
 
-f is a count, so it is constant; the gradient lowers p where an expert has more than its share. If all experts have the
-same load, balance = k. The **z-loss** keeps the logits small, so that exp stays exact:
+f is a count, so it is constant; the gradient lowers p where an expert has more than its share, and raises the others. If
+all experts have the same load, balance = k. The **z-loss** keeps logsumexp near 0, so logits cannot grow together:
 
     z = mean over n of L_n^2,  L = logsumexp(logits)        dlogits = 2 L p / N
 """
@@ -114,7 +114,7 @@ def chosen_experts(op: str, logits: np.ndarray, top_k: int) -> np.ndarray:
 
 
 def load_balancing_loss(logits: np.ndarray, top_k: int) -> tuple[np.ndarray, tuple[SoftmaxCache, np.ndarray]]:
-    """Small if every expert gets the same share of the tokens; top_k in that case, up to E if one gets all.
+    """A measure of the load of the experts: top_k if it is even, up to E if all tokens choose the same experts.
 
     Formula: loss = E sum_e f_e P_e, with f_e = share of the tokens that chose e, P_e = mean of softmax(logits)_e
 
@@ -151,7 +151,7 @@ def load_balancing_loss_backward(dloss: np.ndarray | float, cache: tuple[Softmax
 
 
 def router_z_loss(logits: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """The mean square of logsumexp: it keeps the logits of a router small.
+    """The mean square of logsumexp: it keeps the logits of a router from growing together.
 
     Formula: loss = mean over the rows of logsumexp(logits)^2
 

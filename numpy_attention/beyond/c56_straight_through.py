@@ -4,8 +4,8 @@ To store a weight in b bits, round it to one of the levels -n s, ..., -s, 0, s, 
 
     y = s clip(round(x / s), -n, n)        8 bits: n = 127; 2 bits: n = 1, the levels are -s, 0 and s
 
-One scale s serves the whole array. With 2 bits, s = 1.5 mean |x| loses little: small numbers become 0, large ones -s or
-s. With more bits, s = max |x| / n reaches the largest number.
+One scale s serves the whole array. With 2 bits, s near 1.5 mean |x| loses least: small numbers become 0, large ones -s
+or s. With more bits, s = max |x| / n reaches the largest number.
 
 y is a staircase. Its derivative is 0 almost everywhere, and does not exist at the steps. So with the true gradient,
 dx = 0, no weight would learn. The **straight-through** estimator uses the gradient of another function, the surrogate

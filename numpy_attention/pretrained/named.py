@@ -40,7 +40,7 @@ def load_model(name: str | None, kind: type[Model], purpose: str) -> tuple[Any, 
         model, vocabulary = load_pretrained(path)
     else:
         config, arrays, meta = load_run(path)
-        if config.from_ is not None:  # the run holds only the learned parameters
+        if config.from_ is not None and config.task in ("text", "dates"):  # the run holds only the learned parameters
             start = Start(config)
             if meta["task"].get("from_sha256") != start.sha256:
                 raise InputError(f"{start.path} is not the model from which {name} started")

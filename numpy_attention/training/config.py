@@ -55,7 +55,7 @@ class TrainConfig:
     text: str | None = _setting(None, "a UTF-8 file to train on (default: the help topics of Python 3.11)")
     vocabulary: str = _setting("char", "the kind of tokens", choices=("char", "byte", "bpe"))
     vocab_size: int = _setting(1024, "for bpe: the number of tokens, including the 256 bytes", low=257)
-    from_: str | None = _setting(None, "a pretrained model to start from: smollm2, a .gguf file, or a folder")
+    from_: str | None = _setting(None, "a model to start from: smollm2, a .gguf file, a folder; for grpo, dpo: a run")
     lora: int = _setting(0, "with --from: learn a low-rank change of each matrix (0: train all)", low=0)
     lora_alpha: float = _setting(0.0, "with --lora: alpha; the change is scaled by alpha / rank (0: 2 rank)", low=0)
     keep: str = _setting("adapter", "with --lora: the file to write at the end", choices=("adapter", "merged"))

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap
 
 import numpy_attention as na
 from numpy_attention.app import plots
@@ -86,7 +87,8 @@ def show_rewards(found: Result) -> None:
             rows = [[row for row in run["logs"][task] if name in row] for run in found["runs"]]
             steps = [row["step"] for row in rows[0]]
             mean = [statistics.fmean(run[i][name] for run in rows) for i in range(len(steps))]
-            panels[title][task.upper()] = (steps, mean)
+            start = statistics.fmean(run["logs"]["answers"][-1].get(name, 0.0) for run in found["runs"])
+            panels[title][task.upper()] = ([0, *steps], [start, *mean])
     picture(panels, "step", "", "rewards.svg")
 
 
@@ -162,13 +164,19 @@ def show_experts(found: Result) -> None:
         curves[name] = (steps, [statistics.fmean(run["rows"][i]["loss"] for run in runs) for i in range(len(steps))])
     write("experts beside dense models", "\n".join(lines))
     picture({"held-out loss, mean of two seeds": curves}, "step", "nats per character", "experts-loss.svg")
-    panels = {}
-    for name in list(MODELS)[:2]:
+    figure = plots.new_figure(11.0, 6.0)
+    white_to_blue = LinearSegmentedColormap.from_list("cells", plots.COLOURS_OF_CELLS[1:])
+    for name, row in zip(list(MODELS)[:2], figure.subplots(2, 4)):
         run = next(run for run in found["runs"] if run["name"] == name and run["seed"] == 0)
         loads = np.array([row["watched"] for row in run["rows"]])  # (rows, layers, experts)
-        steps = [row["step"] for row in run["rows"]]
-        panels[f"{name}: block 1"] = {f"expert {e}": (steps, loads[:, 0, e]) for e in range(8)}
-    picture(panels, "step", "share of the choices", "experts-load.svg", {"equal": 1 / 8})
+        last = run["rows"][-1]["step"]
+        for block, axes in enumerate(row):
+            cells = {"vmin": 0.0, "vmax": 0.5, "aspect": "auto", "extent": (0, last, 7.5, -0.5)}
+            image = axes.imshow(loads[:, block].T, cmap=white_to_blue, **cells)
+            kind = "without balance" if "without" in name else "with balance"
+            plots.dress(axes, f"block {block}, {kind}", "step", "expert")
+    figure.colorbar(image, ax=figure.axes, label="share of the choices")
+    plots.save(figure, PICTURES / "experts-load.svg")
 
 
 OPTIMIZERS = {"AdamW": (na.AdamW, {"beta_2": 0.99}), "Muon": (na.Muon, {"beta_2": 0.99})}

@@ -192,7 +192,7 @@ def diagnose(evidence: Evidence) -> str:
     if all(points):
         return f"wrong only where {' and '.join(dict.fromkeys(points))}: does the backward treat this case separately?"
     for one, other in itertools.combinations(wrong, 2):
-        if other.fits(one.analytic) and one.fits(other.analytic):
+        if other.fits(one.analytic) and one.fits(other.analytic) and not one.fits(-one.analytic):
             return f"{one.symbol} and {other.symbol} are exchanged: each holds the other's gradient"
     # First: a backward that ignores an output looks as if it lacks a term.
     if ignored := _first(evidence, [experiments.ignored_outputs]):
