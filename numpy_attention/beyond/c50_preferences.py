@@ -78,9 +78,11 @@ def sequence_log_probability(
     """
     op = "sequence_log_probability"
     check_shapes(op, SHAPES[op], fixes=FIXES, logits=logits, targets=targets, mask=mask)
+    targets = np.asarray(targets, like=logits)
+    if mask is not None:
+        targets = np.where(np.asarray(mask, like=logits), targets, -100)
     losses, of_losses = weighted_cross_entropy(logits, targets, reduction="none")  # (B, T), -log p of each token
-    written = targets != -100
-    share = token_shares(written if mask is None else written & mask, losses, average)
+    share = token_shares(targets != -100, losses, average)
     return -(losses * share).sum(axis=1), SequenceLogProbabilityCache(of_losses, share)
 
 

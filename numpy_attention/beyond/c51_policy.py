@@ -41,7 +41,7 @@ from numpy_attention.ops.c11_losses import require_single
 from numpy_attention.shapes import check_shapes
 
 SHAPES = {
-    "group_advantages": "rewards: float groups answers",
+    "group_advantages": "rewards: float groups answers; answers >= 1",
     "clipped_policy_loss":
         "log_probs: B T, old_log_probs: B T, advantages: B, mask?: bool B T, reference_log_probs?: B T; B >= 1",
 }
@@ -76,8 +76,10 @@ def group_advantages(rewards: np.ndarray) -> np.ndarray:
            [ 0.,  0.,  0.,  0.]])
     """
     check_shapes("group_advantages", SHAPES["group_advantages"], rewards=rewards)
+    largest = np.abs(rewards).max(axis=1, keepdims=True)
+    rewards = rewards / np.where(largest > 0, largest, 1)  # now the squares neither overflow nor vanish
     difference, spread = rewards - rewards.mean(axis=1, keepdims=True), rewards.std(axis=1, keepdims=True)
-    equal = np.ptp(rewards, axis=1, keepdims=True) == 0  # then difference and spread are rounding errors
+    equal = spread <= np.finfo(rewards.dtype).eps  # up to rounding
     return np.where(equal, 0, difference) / np.where(equal, 1, spread)
 
 
@@ -123,7 +125,8 @@ def clipped_policy_loss(
     mean = token_shares(mask, log_probs, average=True)  # (B, T), 1 / n or 0
     A = advantages[:, None]  # (B, 1)
 
-    change = np.where(counted != 0, log_probs - old_log_probs, 0)  # (B, T)
+    shown = counted != 0
+    change = np.where(shown, log_probs, 0) - np.where(shown, old_log_probs, 0)  # (B, T)
     if ratio == "sequence":
         change = (change * mean).sum(axis=1, keepdims=True)  # (B, 1)
     with np.errstate(over="ignore"):  # a ratio may be inf: if A > 0, it is clipped
@@ -131,11 +134,14 @@ def clipped_policy_loss(
     slope = np.where(A.real < 0, np.maximum(r, low), np.minimum(r, high))  # min(r A, clip(r) A) = slope A
     losses, estimate, kl_slope = -slope * A, None, None
     if reference_log_probs is not None:
-        x = np.where(counted != 0, reference_log_probs - log_probs, 0)
-        estimate, kl_slope = np.expm1(x) - x, kl * np.expm1(x)
-        losses = losses + kl * estimate  # (B, T)
+        x = np.where(shown, reference_log_probs, 0) - np.where(shown, log_probs, 0)
+        with np.errstate(over="ignore"):
+            estimate, kl_slope = np.expm1(x) - x, np.zeros_like(x)
+            if kl:  # 0 times inf would be NaN
+                kl_slope = kl * np.expm1(x)
+                losses = losses + kl * estimate  # (B, T)
     share = mean / len(mean) if average == "answers" else counted / np.maximum(counted.sum(), 1)
-    cache = ClippedPolicyCache(r, slope != r, slope, A, share, mean, estimate, kl_slope)
+    cache = ClippedPolicyCache(r, (slope != r) & (r == r), slope, A, share, mean, estimate, kl_slope)
     return (share * losses).sum(), cache
 
 

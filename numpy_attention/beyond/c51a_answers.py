@@ -140,11 +140,13 @@ class FromRun(AnswersTask):
         super().__init__(config)
         if config.from_ is None:
             raise InputError(f"--task {config.task} needs --from RUN, the directory of a run of --task answers")
+        if config.lora:
+            raise InputError(f"--task {config.task} trains all parameters; leave out --lora")
         path = checkpoint_path(Path(config.from_))
         start, arrays, meta = load_run(path)
         if start.task not in ("answers", "grpo", "dpo") or start.context != config.context:
             got = f"--task {start.task} --context {start.context}"
-            raise InputError(f"--from must be a run of --task answers --context {config.context}, got {got}")
+            raise InputError(f"--from must be a run of answers, grpo or dpo with --context {config.context}, got {got}")
         self.reference = gpt_model(arrays, meta)
         self.sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
 
@@ -172,6 +174,7 @@ class GRPOPolicy(GPT):
         """ids, targets, and the losses of the targets (old, reference) (B, T); advantages (B,)."""
         logits, cache = self.forward(ids, rng=rng)
         losses, of_losses = weighted_cross_entropy(logits, targets, reduction="none")  # (B, T)
+        old, reference, advantages = (np.asarray(x, like=logits) for x in (old, reference, advantages))
         options: dict[str, Any] = {"mask": targets != -100, "reference_log_probs": -reference, "kl": KL}
         loss, of_loss = clipped_policy_loss(-losses, -old, advantages, **options)
         return loss, (cache, of_losses, of_loss)
@@ -212,7 +215,7 @@ class DPOPolicy(GPT):
         require_array("DPOPolicy", "targets", targets, "an array (B, 2, T)")
         logits, cache = self.forward(flat(ids), rng=rng)
         L, of_L = sequence_log_probability(logits, flat(targets))  # (2 B,)
-        chosen, rejected = L[::2], L[1::2]
+        chosen, rejected, reference = L[::2], L[1::2], np.asarray(reference, like=L)
         loss, of_loss = dpo_loss(chosen, rejected, reference[:, 0], reference[:, 1], BETA)
         return loss, (cache, of_L, of_loss)
 

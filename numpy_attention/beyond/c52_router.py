@@ -20,8 +20,8 @@ and P_e, the mean of p_e over the N tokens,
 
     balance = E sum_e f_e P_e        dp_ne = E f_e / N
 
-f is a count, so it is constant; the gradient lowers p where an expert has more than its share, and raises the others. If
-all experts have the same load, balance = k. The **z-loss** keeps logsumexp near 0, so logits cannot grow together:
+f is a count, so it is constant; the gradient lowers p where an expert has more than its share, and raises the others.
+If all experts have the same load, balance = k. The **z-loss** keeps logsumexp near 0, so logits cannot grow together:
 
     z = mean over n of L_n^2,  L = logsumexp(logits)        dlogits = 2 L p / N
 """
@@ -110,7 +110,8 @@ def chosen_experts(op: str, logits: np.ndarray, top_k: int) -> np.ndarray:
     Shapes: logits (N, E) -> (N, top_k)
     """
     top_k = int(require_number(op, "top_k", top_k, at_least=1, at_most=logits.shape[1], whole=True))
-    return np.argsort(-logits.real, axis=1, kind="stable")[:, :top_k]
+    keys = np.where(np.isnan(logits.real), np.inf, logits.real)  # a NaN is chosen, so the loss shows it
+    return np.argsort(-keys, axis=1, kind="stable")[:, :top_k]
 
 
 def load_balancing_loss(logits: np.ndarray, top_k: int) -> tuple[np.ndarray, tuple[SoftmaxCache, np.ndarray]]:

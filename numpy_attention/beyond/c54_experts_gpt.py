@@ -6,7 +6,8 @@ more terms for each block, with small factors, on the logits of its router (Chap
     loss = cross-entropy + sum over the blocks of balance * load_balancing_loss + router_z * router_z_loss
 
 Both are functions of the logits alone, so their gradients join the backward there: dlogits of a router is the sum of
-three parts, one from y and one from each of them.
+three parts, one from y and one from each of them. If a batch is cut into shards (Chapters 28 and 30), the load is that
+of a shard: another number of workers gives a slightly different loss.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from numpy_attention.layers.c13_layer import Parameters
 from numpy_attention.layers.c20_block import Block, BlockCache
 from numpy_attention.models.c21c_model import LossCache
 from numpy_attention.models.c21d_recompute import SavedInput
+from numpy_attention.ops.c11_losses import require_single
 from numpy_attention.recent.c49_recent_gpt import RecentGPT, RecentGPTConfig
 
 
@@ -100,19 +102,23 @@ class ExpertsGPT(RecentGPT):
         """The cross-entropy in nats; with `training`, also the losses of the routers."""
         loss, cache = super().loss(ids, targets, training, rng)
         c = self.config
-        if not training or not (c.balance or c.router_z):
+        if not training or not (c.balance or c.router_z) or not ids.size:
             return loss, cache
         stack, blocks = cache.forward.stack, []
         for saved in stack.blocks:
             logits = cache_of(saved).feed_forward.sublayer.sublayer.logits  # (N, E)
             balance, of_balance = load_balancing_loss(logits, c.top_k)
-            z, of_z = router_z_loss(logits)
-            loss = loss + c.balance * balance + c.router_z * z
-            dlogits = load_balancing_loss_backward(c.balance, of_balance) + router_z_loss_backward(c.router_z, of_z)
+            loss = loss + c.balance * balance
+            dlogits = load_balancing_loss_backward(c.balance, of_balance)
+            if c.router_z:
+                z, of_z = router_z_loss(logits)
+                loss = loss + c.router_z * z
+                dlogits += router_z_loss_backward(c.router_z, of_z)
             one = WithRouterLoss(saved, dlogits)
             blocks.append(one if stack.recompute else one.cache())
         return loss, cache._replace(forward=cache.forward._replace(stack=stack._replace(blocks=blocks)))
 
     def backward(self, cache: LossCache, dloss: float = 1.0) -> Parameters:
+        require_single("ExpertsGPT", dloss)
         grads = super().backward(cache)  # of all terms of the loss, for dloss = 1
-        return grads if dloss == 1 else {name: dloss * g for name, g in grads.items()}
+        return {name: (dloss * g).astype(g.dtype) for name, g in grads.items()}

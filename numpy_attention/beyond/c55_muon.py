@@ -21,7 +21,8 @@ an element of w moves as far as in a usual step of AdamW, and one learning rate 
 
     u = momentum u + (1 - momentum) G        w <- (1 - rate decay) w - rate 0.2 sqrt(max(d_in, d_out)) O(u')
 
-u' = momentum u + (1 - momentum) G looks one step ahead (Nesterov).
+u' = momentum u + (1 - momentum) G looks one step ahead (Nesterov). O has no length, so a matrix whose gradient becomes
+0 (an expert without tokens) still moves for as long as u is not 0.
 """
 
 import math
@@ -29,7 +30,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from numpy_attention.errors import require_float, require_number, require_size, shape_error
+from numpy_attention.errors import require_arrays, require_float, require_number, require_size, shape_error
 from numpy_attention.training.c25_optimizers import AdamW, check_names
 
 QUINTIC = (3.4445, -4.775, 2.0315)
@@ -56,6 +57,7 @@ def orthogonalized(g: np.ndarray, steps: int = 5) -> np.ndarray:
     require_size("orthogonalized", "steps", steps)
     a, b, c = QUINTIC
     x = g.T if g.shape[0] > g.shape[1] else g  # the smaller product
+    x = x / np.maximum(np.abs(x).max(initial=0), np.finfo(x.dtype).tiny)  # now the squares neither overflow nor vanish
     x = x / (np.sqrt((x * x).sum()) + 1e-7)  # no singular value is above 1
     for _ in range(steps):
         s = x @ x.T
@@ -85,10 +87,14 @@ class Muon(AdamW):
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        rate = self.learning_rate if learning_rate is None else learning_rate
+        rate = require_number("Muon", "learning_rate", rate, at_least=0)
+        require_arrays("Muon", "grads", grads)
         check_names("Muon", "grads", grads, self.matrices | self.parameters)
         if self.parameters:
-            super().step({name: grads[name] for name in self.parameters}, learning_rate)
-        rate = self.learning_rate if learning_rate is None else learning_rate
+            super().step({name: grads[name] for name in self.parameters}, rate)
+        else:
+            self.steps += 1
         for name, p in self.matrices.items():
             g, u = grads[name], self.u[name]
             u *= self.momentum

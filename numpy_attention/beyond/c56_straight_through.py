@@ -32,7 +32,7 @@ def fake_quantize(x: np.ndarray, scale: float, bits: int) -> tuple[np.ndarray, n
 
     Shapes: x of any shape -> y of the same shape
 
-    Raises: ValueError for bits outside 2 to 16 or a scale of 0 or less; TypeError when x is not an array of floats.
+    Raises: ValueError for bits outside 2 to 16, or a scale outside 1e-30 to 1e30; TypeError for an x without floats.
 
     Source: Bengio, Léonard, Courville, Estimating or Propagating Gradients Through Stochastic Neurons (2013); three
     levels for the weights of a language model: Ma et al., The Era of 1-bit LLMs (2024), section 2.
@@ -42,9 +42,10 @@ def fake_quantize(x: np.ndarray, scale: float, bits: int) -> tuple[np.ndarray, n
     """
     check_shapes("fake_quantize", SHAPES, x=x)
     n = 2 ** (int(require_number("fake_quantize", "bits", bits, at_least=2, at_most=16, whole=True)) - 1) - 1
-    s = x.dtype.type(require_number("fake_quantize", "scale", scale, above=0))
+    s = x.dtype.type(require_number("fake_quantize", "scale", scale, at_least=1e-30, at_most=1e30))
     y = s * np.clip(np.rint(x / s), -n, n)
-    return y, (np.abs(x) <= n * s).astype(x.dtype)
+    rounding = 1 + 4 * np.finfo(x.dtype).eps  # n s may be rounded below a max |x| that it stands for
+    return y, (np.abs(x) <= n * s * rounding).astype(x.dtype)
 
 
 def fake_quantize_backward(dy: np.ndarray, cache: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The measurements of Part VIII: learning from rewards, experts, Muon, and weights of two bits.
 
     python -m tests.benchmarks.beyond rewards      # 12 minutes on two cores: five seeds of answers, grpo and dpo
-    python -m tests.benchmarks.beyond experts      # 20 minutes: experts beside dense models, on the help topics
-    python -m tests.benchmarks.beyond muon         # 25 minutes: Muon beside AdamW, on the help topics
+    python -m tests.benchmarks.beyond experts      # 18 minutes: experts beside dense models, on the help topics
+    python -m tests.benchmarks.beyond muon         # 35 minutes: Muon beside AdamW, on the help topics
     python -m tests.benchmarks.beyond two_bits     # 3 minutes: straight-through rounding, on the task answers
     python -m tests.benchmarks.beyond tables       # writes the tables and pictures again, from runs/beyond
 
@@ -141,7 +141,9 @@ def with_experts(name: str, seed: int) -> Result:
     optimizer = na.AdamW(model.parameters(), beta_2=0.99, weight_decay=0.1)
     with blas_threads(1):
         watch = loads if kind is na.ExpertsGPT else None
-        return on_text(model, optimizer, 4e-3, 400, seed, 40, watch) | {"name": name, "seed": seed}
+        run = on_text(model, optimizer, 4e-3, 300, seed, 30, watch) | {"name": name, "seed": seed}
+    (RUNS / f"experts {name} {seed}.json").write_text(json.dumps(run), "utf-8")
+    return run
 
 
 def experts() -> Result:

@@ -34,6 +34,10 @@ def test_experts_that_are_not_chosen_learn_only_from_the_other_losses(rng: np.ra
     assert (na.router_z_loss_backward(1.0, na.router_z_loss(logits)[1]) != 0).all()
 
 
+def test_a_nan_among_the_logits_is_chosen_so_that_the_loss_shows_it() -> None:
+    assert np.isnan(na.route(np.array([[np.nan, 1.0, 2.0, 3.0]]), 2)[0]).all()
+
+
 def test_ties_go_to_the_first_expert() -> None:
     np.testing.assert_array_equal(na.route(np.zeros((2, 4)), 2)[1].experts, [[0, 1], [0, 1]])
 
@@ -66,7 +70,7 @@ def test_shards_of_a_batch_give_the_gradients_of_the_tokens_in_proportion(rng: n
     """dloss multiplies all terms of the loss: a loss of a half has half the gradient."""
     model, batch = tiny(balance=0.5, router_z=0.3), (rng.integers(0, 11, (2, 5)), rng.integers(0, 11, (2, 5)))
     _, cache = model.loss(*batch, training=True)
-    whole, half = model.backward(cache), model.backward(cache, dloss=0.5)
+    whole, half = model.backward(cache), model.backward(cache, dloss=np.float64(0.5))
     for name, g in whole.items():
         np.testing.assert_allclose(half[name], 0.5 * g, rtol=1e-12, atol=1e-15)
 

@@ -27,6 +27,9 @@ def test_five_steps_bring_singular_values_from_a_hundredth_on_near_one() -> None
 
 def test_zeros_stay_zeros_and_the_dtype_stays(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(na.orthogonalized(np.zeros((3, 2))), 0.0)
+    for scale in (1e-30, 1e-8, 1e30):
+        o = na.orthogonalized((scale * np.eye(2)).astype(np.float32))
+        np.testing.assert_allclose(o, na.orthogonalized(np.eye(2)), rtol=1e-5, atol=1e-6)
     g = rng.standard_normal((3, 5)).astype(np.float32)
     assert na.orthogonalized(g).dtype == np.float32
     np.testing.assert_allclose(na.orthogonalized(g.T), na.orthogonalized(g).T, rtol=1e-5, atol=1e-6)
@@ -53,6 +56,11 @@ def test_wrong_gradients_are_refused() -> None:
     optimizer = na.Muon({"blocks.0.w": np.ones((2, 3)), "gamma": np.ones(3)})
     with pytest.raises(ValueError, match=r"Muon: grads must have the expected names, got a difference in blocks.0.w"):
         optimizer.step({"gamma": np.ones(3)})
+    with pytest.raises(TypeError, match="Muon: grads must"):
+        optimizer.step(None)  # type: ignore[arg-type]
+    only_matrices = na.Muon({"blocks.0.w": np.ones((2, 3))})
+    only_matrices.step({"blocks.0.w": np.ones((2, 3))})
+    assert only_matrices.steps == 1
     with pytest.raises(ValueError, match="learning_rate must be"):
         optimizer.step({"blocks.0.w": np.ones((2, 3)), "gamma": np.ones(3)}, -1.0)
     with pytest.raises(ValueError, match=r"g must be \(d_in, d_out\)"):

@@ -93,7 +93,23 @@ def test_options_are_refused_in_one_sentence() -> None:
         na.clipped_policy_loss(x, x, np.zeros(3))
 
 
-def test_equal_rewards_give_no_advantage_in_spite_of_rounding() -> None:
-    rewards = np.full((1, 3), 0.1)
-    assert rewards.mean() != 0.1
-    np.testing.assert_array_equal(na.group_advantages(rewards), 0.0)
+@pytest.mark.parametrize("rewards", [[0.1, 0.1, 0.1], [0.1 + 0.7, 0.7 + 0.1, 0.2 + 0.6, 0.8], [0.0, 0.0]])
+def test_equal_rewards_give_no_advantage_in_spite_of_rounding(rewards: list[float]) -> None:
+    np.testing.assert_array_equal(na.group_advantages(np.array([rewards])), 0.0)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e300])
+def test_advantages_do_not_depend_on_the_size_of_the_rewards(size: float) -> None:
+    found = na.group_advantages(size * np.array([[1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 2.0]]))
+    np.testing.assert_allclose(found, [[1, -1, -1, 1], np.array([-1, -1, -1, 3]) / np.sqrt(3)])
+
+
+def test_a_reference_far_away_counts_nothing_without_kl_and_hidden_tokens_may_be_anything() -> None:
+    x, A = np.zeros((2, 3)), np.array([1.0, -1.0])
+    loss, cache = na.clipped_policy_loss(x, x, A, reference_log_probs=x + 1000)
+    assert abs(loss) < 1e-15
+    assert all(np.isfinite(g).all() for g in na.clipped_policy_loss_backward(1.0, cache) if g is not None)
+    hidden, mask = np.where(np.eye(2, 3), -np.inf, x), ~np.eye(2, 3, dtype=bool)
+    loss, cache = na.clipped_policy_loss(hidden, hidden, A, mask)
+    assert abs(loss) < 1e-15
+    assert np.isnan(na.clipped_policy_loss(np.full((2, 3), np.nan), x, A)[0])

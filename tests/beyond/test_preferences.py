@@ -43,6 +43,12 @@ def test_the_question_has_no_gradient(rng: np.random.Generator) -> None:
         assert (dlogits[mask] != 0).all()
 
 
+def test_a_hidden_token_may_have_the_probability_0() -> None:
+    logits, targets = np.array([[[0.0, -np.inf], [0.0, 1.0]]]), np.array([[1, 1]])
+    y, _ = na.sequence_log_probability(logits, targets, np.array([[False, True]]))
+    np.testing.assert_allclose(y, -np.log1p(np.exp(-1.0)))
+
+
 def test_a_target_of_minus_100_counts_as_a_masked_token(rng: np.random.Generator) -> None:
     logits, targets = rng.standard_normal((B, T, V)), rng.integers(0, V, (B, T))
     mask = rng.random((B, T)) < 0.5

@@ -29,8 +29,15 @@ def test_the_checker_says_wrong_and_that_the_derivative_is_zero(bits: int, rng: 
     assert "dx wrong" in str(failure.value)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_number_is_inside_its_own_scale(dtype: type, rng: np.random.Generator) -> None:
+    for bits in (3, 4, 8):
+        x = rng.standard_normal((500, 7)).astype(dtype)
+        assert all(na.fake_quantize(row, scale_of(row, bits), bits)[1].all() for row in x)
+
+
 def test_zeros_and_wrong_options() -> None:
     np.testing.assert_array_equal(na.fake_quantize(np.zeros(3), 1.0, 2)[0], 0.0)
-    for options in ({"scale": 0.0, "bits": 2}, {"scale": 1.0, "bits": 1}):
+    for options in ({"scale": 1e-50, "bits": 2}, {"scale": 1.0, "bits": 1}):
         with pytest.raises(ValueError, match="must be"):
             na.fake_quantize(np.zeros(3), **options)
