@@ -153,7 +153,8 @@ def experts() -> Result:
 
 def show_experts(found: Result) -> None:
     """The table of losses, the loss by step, and the load of the experts."""
-    lines = ["| model | parameters | for one token | loss, seed 0 | seed 1 | seconds for a step |", "|---|---|---|---|---|---|"]
+    lines = ["| model | parameters | for one token | loss, seed 0 | seed 1 | seconds for a step |"]
+    lines += ["|---|---|---|---|---|---|"]
     curves = {}
     for name, options in MODELS.items():
         runs = [run for run in found["runs"] if run["name"] == name]
@@ -187,7 +188,6 @@ RATES = (2e-3, 4e-3, 8e-3, 16e-3)
 
 def with_optimizer(name: str, rate: float, steps: int, seed: int) -> Result:
     """The default GPT of `train` with one optimizer."""
-    steps = 600 if steps == 1200 else steps
     task = TextTask(TrainConfig(seed=seed))
     model = task.model(np.random.default_rng([seed, 0]))
     kind, options = OPTIMIZERS[name]
@@ -209,7 +209,8 @@ def muon() -> Result:
 
 def show_muon(found: Result) -> None:
     """The learning rates, the losses of all seeds, and the loss by step and by second."""
-    lines = [f"| loss after 300 steps, learning rate | {' | '.join(map(str, RATES))} |", "|---" * (len(RATES) + 1) + "|"]
+    lines = [f"| loss after 300 steps, learning rate | {' | '.join(map(str, RATES))} |"]
+    lines += ["|---" * (len(RATES) + 1) + "|"]
     for name in OPTIMIZERS:
         at = {run["rate"]: f"{run['rows'][-1]['loss']:.3f}" for run in found["short"] if run["name"] == name}
         lines.append(f"| {name} | {' | '.join(at[rate] for rate in RATES)} |")
@@ -237,7 +238,7 @@ def scale_of(w: np.ndarray, bits: int) -> float:
 def rounded(seed: int) -> Result:
     """The task answers in floats, rounded after training, and with straight-through rounding in training."""
     task = AnswersTask(TrainConfig(task="answers", context=12, seed=seed))
-    steps, found = 1500, {}
+    steps = 1500
 
     def model() -> Any:
         config = na.GPTConfig(
@@ -273,8 +274,8 @@ def rounded(seed: int) -> Result:
 
     with blas_threads(1):
         floats, two = trained(0), trained(2)
-        found = {"floats": exact(floats, 0)} | {f"{bits} bits after training": exact(floats, bits) for bits in (8, 4, 2)}
-        return found | {"2 bits in training, straight-through": exact(two, 2)}
+        found = {f"{bits} bits after training": exact(floats, bits) for bits in (8, 4, 2)}
+        return {"floats": exact(floats, 0), **found, "2 bits in training, straight-through": exact(two, 2)}
 
 
 def two_bits() -> Result:
@@ -285,8 +286,8 @@ def two_bits() -> Result:
 def show_two_bits(found: Result) -> None:
     """The table of right answers."""
     lines = ["| weights of the blocks | right answers, seed 0 | seed 1 | seed 2 |", "|---|---|---|---|"]
-    for name in found["runs"][0]:
-        lines.append(f"| {name} | {' | '.join(f'{run[name]:.1%}' for run in found['runs'])} |")
+    runs = found["runs"]
+    lines += [f"| {name} | {' | '.join(f'{run[name]:.1%}' for run in runs)} |" for name in runs[0]]
     write("weights of two bits", "\n".join(lines))
 
 

@@ -19,11 +19,11 @@ ENTRIES = list(catalogue.CATALOGUE.values())
 
 
 def test_every_public_backward_is_in_the_catalogue() -> None:
-    covered = {entry.covers for entry in ENTRIES}
+    covered = {entry.covers for entry in ENTRIES} | {"fake_quantize"}  # wrong on purpose: its surrogate is checked
     for module in (ops, numpy_attention, inside):
         for name in dir(module):
             if name.endswith("_backward"):
-                assert name.removesuffix("_backward") in covered | {"fake_quantize"}, f"{name} has no entry in the catalogue"
+                assert name.removesuffix("_backward") in covered, f"{name} has no entry in the catalogue"
         assert not hasattr(module, "forward_with") or "forward_with" in covered
 
 
