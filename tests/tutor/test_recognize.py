@@ -13,6 +13,7 @@ FOUND_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cac
 OPTIONS_OF_NO_EXERCISE = {
     "distance_forgotten", "gamma_not_summed_over_heads", "paired_across_the_whole_width",
     "sink_left_out_of_L", "window_one_key_too_long", "keys_ahead_forgotten",
+    "kl_of_the_wrong_sign", "other_experts_get_nothing",
 }  # fmt: skip
 PAIRS = [(exercise.name, mistake.name) for exercise in EXERCISES.values() for mistake in exercise.mistakes]
 
