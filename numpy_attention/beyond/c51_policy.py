@@ -136,9 +136,11 @@ def clipped_policy_loss(
     if reference_log_probs is not None:
         x = np.where(shown, reference_log_probs, 0) - np.where(shown, log_probs, 0)
         with np.errstate(over="ignore"):
-            estimate, kl_slope = np.expm1(x) - x, np.zeros_like(x)
+            slope_of_estimate = np.expm1(x)
+            estimate = slope_of_estimate - x
+            kl_slope = np.zeros_like(x)
             if kl:  # 0 times inf would be NaN
-                kl_slope = kl * np.expm1(x)
+                kl_slope = kl * slope_of_estimate
                 losses = losses + kl * estimate  # (B, T)
     share = mean / len(mean) if average == "answers" else counted / np.maximum(counted.sum(), 1)
     cache = ClippedPolicyCache(r, (slope != r) & (r == r), slope, A, share, mean, estimate, kl_slope)

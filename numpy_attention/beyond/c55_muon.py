@@ -30,8 +30,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from numpy_attention.errors import require_arrays, require_float, require_number, require_size, shape_error
-from numpy_attention.training.c25_optimizers import AdamW, check_names
+from numpy_attention.errors import require_float, require_number, require_size, shape_error
+from numpy_attention.training.c25_optimizers import AdamW
 
 QUINTIC = (3.4445, -4.775, 2.0315)
 
@@ -81,22 +81,15 @@ class Muon(AdamW):
         super().__init__(parameters, learning_rate, beta_1, beta_2, eps, weight_decay)
         self.momentum = require_number("Muon", "momentum", momentum, at_least=0, below=1)
         names = [name for name, p in self.parameters.items() if "blocks." in name and p.ndim == 2]
-        self.matrices = {name: self.parameters.pop(name) for name in names}  # AdamW keeps the rest
-        self.u = {name: self.m.pop(name) for name in names}
-        self.v = {name: self.v[name] for name in self.parameters}
+        self.u = {name: self.m.pop(name) for name in names}  # AdamW steps along what stays in m
+        self.v = {name: self.v[name] for name in self.m}
 
     def step(self, grads: Mapping[str, np.ndarray], learning_rate: float | None = None) -> None:
         """Update every parameter in place; `grads` has the names and shapes of the parameters and is not changed."""
+        super().step(grads, learning_rate)
         rate = self.learning_rate if learning_rate is None else learning_rate
-        rate = require_number("Muon", "learning_rate", rate, at_least=0)
-        require_arrays("Muon", "grads", grads)
-        check_names("Muon", "grads", grads, self.matrices | self.parameters)
-        if self.parameters:
-            super().step({name: grads[name] for name in self.parameters}, rate)
-        else:
-            self.steps += 1
-        for name, p in self.matrices.items():
-            g, u = grads[name], self.u[name]
+        for name, u in self.u.items():
+            p, g = self.parameters[name], grads[name]
             u *= self.momentum
             u += (1 - self.momentum) * g
             o = orthogonalized(self.momentum * u + (1 - self.momentum) * g)

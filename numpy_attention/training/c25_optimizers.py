@@ -103,9 +103,9 @@ class Adam:
         rate = _begin_step(self, grads, learning_rate)
         self.steps += 1
         pieces = [  # views: `_update` changes the parameters themselves
-            (*piece, rate, self.weight_decay if parameter.ndim >= 2 else 0.0)
-            for name, parameter in self.parameters.items()
-            for piece in in_pieces(parameter, grads[name], self.m[name], self.v[name])
+            (*piece, rate, self.weight_decay if m.ndim >= 2 else 0.0)
+            for name, m in self.m.items()
+            for piece in in_pieces(self.parameters[name], grads[name], m, self.v[name])
         ]
         share(lambda piece: self._update(*piece), pieces)  # one after the other, or on several threads (Chapter 30)
 
@@ -168,14 +168,13 @@ def _begin_step(optimizer: SGD | Adam, grads: Mapping[str, np.ndarray], learning
     op, rate = type(optimizer).__name__, optimizer.learning_rate if learning_rate is None else learning_rate
     rate = require_number(op, "learning_rate", rate, at_least=0)
     require_arrays(op, "grads", grads)
-    check_names(op, "grads", grads, optimizer.parameters)
+    _check_same(op, "grads", grads, optimizer.parameters)
     return rate
 
 
-def check_names(
+def _check_same(
     optimizer: str, what: str, given: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> None:
-    """Refuse arrays whose names or shapes are not the expected ones."""
     if given.keys() != expected.keys():
         different = ", ".join(sorted(given.keys() ^ expected.keys()))
         raise ValueError(f"{optimizer}: {what} must have the expected names, got a difference in {different}")
@@ -187,7 +186,7 @@ def check_names(
 def _load(optimizer: SGD | Adam, state: Mapping[str, np.ndarray]) -> None:
     op, current = type(optimizer).__name__, optimizer.state()
     require_arrays(op, "state", state, counts=("steps",))
-    check_names(op, "state", state, current)
+    _check_same(op, "state", state, current)
     optimizer.steps = require_size(op, "state['steps']", state["steps"].item(), at_least=0)
     for name, array in current.items():
         if name != "steps":

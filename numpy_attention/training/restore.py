@@ -64,8 +64,8 @@ def gpt_model(arrays: dict[str, StoredArray], meta: dict[str, Any]) -> GPT:
     """
     try:
         kinds: list[type[GPT]] = [GPT, RecentGPT, *RecentGPT.__subclasses__()]  # the first that has all these fields
-        has = [{field.name for field in dataclasses.fields(kind.config_class)} for kind in kinds]
-        kind = next((kind for kind, fields in zip(kinds, has) if meta["model"].keys() <= fields), RecentGPT)
+        fields = {kind: {field.name for field in dataclasses.fields(kind.config_class)} for kind in kinds}
+        kind = next((kind for kind in kinds if meta["model"].keys() <= fields[kind]), RecentGPT)
         config = config_from(kind.config_class, meta["model"])
         _check_size(arrays, config.num_layers, config.d_model, config.hidden_width())
         model = kind(config, None)
