@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run the tests on Python 3.14 without the interpreter lock: tests/free_threaded.sh FOLDER
+# Run the tests on Python 3.14 without the interpreter lock, and print the row for the second table in docs/pythons.md:
+# tests/free_threaded.sh FOLDER
 # The first call builds this Python in FOLDER, from Debian's source package, or from the clean source folder that
 # NUMPY_ATTENTION_CPYTHON names. This takes about ten minutes, and needs `apt-get build-dep python3` and dpkg-dev.
 set -euo pipefail
@@ -37,5 +38,15 @@ python=$folder/venv/bin/python
 "$python" -c 'import sys, numpy, numpy_attention
 print(sys.version, "NumPy", numpy.__version__)
 assert not sys._is_gil_enabled(), "an import turned the interpreter lock on"'
-"$python" -m pytest -n auto   # tests/conftest.py checks that the lock stays off
-NUMPY_ATTENTION_ROUNDS=1000 "$python" -m pytest -m slow tests/tutor/test_threads.py
+"$python" -m pytest -n auto | tee "$folder/default"   # tests/conftest.py checks that the lock stays off
+NUMPY_ATTENTION_ROUNDS=1000 "$python" -m pytest -m slow tests/tutor/test_threads.py | tee "$folder/threads"
+"$python" - "$folder/default" "$folder/threads" <<'ROW'
+import datetime, os, platform, re, sys
+import numpy
+release = platform.freedesktop_os_release()
+system = f"{release['NAME'].removesuffix(' GNU/Linux')} {release.get('VERSION_ID', 'unstable')}, {os.cpu_count()} cores"
+default, threads = (re.findall(r"(\d+) passed.* in ([\d.]+)s", open(path).read())[-1] for path in sys.argv[1:])
+day = f"{datetime.date.today():%d %B %Y}".removeprefix("0")
+print(f"| {platform.python_version()}, free-threaded | {numpy.__version__} | {system} | {day} | {int(default[0]):,} passed "
+      f"| {threads[0]} passed, {float(threads[1]) / 60:.1f} minutes |")
+ROW

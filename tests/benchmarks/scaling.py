@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.scaling              needs the extra `mpi`; prints the tables of docs/scaling.md
     python -m tests.benchmarks.scaling --write      also writes them, and the picture, into the page
+    python -m tests.benchmarks.scaling --predict    measures nothing: predicts again from the constants on the page
 
 The step is the step of `train`: gradients of shards, one Allreduce, one AdamW step on every rank. A step lasts from
 one barrier to the next, so it ends when the slowest rank has finished. Other work on the machine can only make a step
@@ -12,6 +13,7 @@ import functools
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -143,7 +145,6 @@ def constants(found, case):
         "c_0": max(c_0, 0.0), "c_1": c_1, "examples": data["examples"], "bytes": 4 * data["parameters"],
         "update": min(data["alone"][n]["update"] for n in data["alone"]),
         "slower": max(1.0, data["busy"]["compute"] / data["alone"][half]["compute"]),
-        "slower_update": max(1.0, data["busy"]["update"] / data["alone"][half]["update"]),
     }
 
 
@@ -164,11 +165,8 @@ def allreduce(ranks, size, latency, bandwidth):
 def predict(k, ranks, latency, bandwidth, cores, examples=None):
     """Seconds of a step; if there are more ranks than cores, they take turns at all work, also at the Allreduce."""
     turns = math.ceil(ranks / cores)
-    compute = k["c_0"] + k["c_1"] * (examples or k["examples"]) / ranks
-    busy = ranks > 1
-    compute *= k["slower"] if busy else 1.0
-    update = k["update"] * (k["slower_update"] if busy else 1.0)
-    return turns * (compute + update + allreduce(ranks, k["bytes"], latency, bandwidth))
+    compute = (k["c_0"] + k["c_1"] * (examples or k["examples"]) / ranks) * (k["slower"] if ranks > 1 else 1.0)
+    return turns * (compute + k["update"] + allreduce(ranks, k["bytes"], latency, bandwidth))
 
 
 def predict_threads(k, threads):
@@ -177,9 +175,29 @@ def predict_threads(k, threads):
 
 
 def tables(found):
-    """The blocks of the page, by the names of the markers around them."""
-    return {"constants": constants_table(found), "measured": measured_table(found), "predicted": predicted_table(found),
+    """The blocks of the page, by the names of the markers around them; the model uses the rounded constants."""
+    lines = constants_table(found)
+    each, here = shown_constants("\n".join(lines))
+    return {"constants": lines, "measured": measured_table(found, each, here), "predicted": predicted_table(each),
             "overlap": overlap_table(found)}
+
+
+def read_block(page, name):
+    """The text between the markers of a block of the page."""
+    return page.partition(f"<!-- {name} -->")[2].partition(f"<!-- end of {name} -->")[0]
+
+
+def shown_constants(text):
+    """The constants of each case, and the link of this machine, as the block `constants` of the page shows them."""
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ") and "long" not in line]
+    names = {"bytes": 1e6, "examples": 1, "c_0": 1e-3, "c_1": 1e-3, "update": 1e-3, "slower": 1}
+    columns = zip(*([float(cell) for cell in cells] for _, *cells in rows), strict=True)
+    each = {
+        case: {name: unit * value for (name, unit), value in zip(names.items(), column, strict=True)}
+        for case, column in zip(CASES, columns, strict=True)
+    }
+    latency, bandwidth = re.search(r"\$L\$ = (\S+) µs and \$W\$ = (\S+) GB/s", text).groups()
+    return each, (1e-6 * float(latency), 1e9 * float(bandwidth))
 
 
 def constants_table(found):
@@ -199,57 +217,52 @@ def constants_table(found):
     return [*lines, "", here]
 
 
-def measured_table(found):
+def measured_table(found, each, here):
     lines = ["| | measured, ms | speed-up | cost model, ms | error of the cost model |", "|---|---|---|---|---|"]
     for case in CASES:
-        k, data = constants(found, case), found["cases"][case]
+        k, data = each[case], found["cases"][case]
         alone = data["threads"]["1"]["step"]
         rows = [(f"{n} thread" + "s" * (n > 1), data["threads"][str(n)]["step"], predict_threads(k, n)) for n in (1, 2)]
         rows += [
-            (f"{n} rank" + "s" * (n > 1), data["ranks"][str(n)]["step"], predict(k, n, *link(found), found["cores"]))
+            (f"{n} rank" + "s" * (n > 1), data["ranks"][str(n)]["step"], predict(k, n, *here, found["cores"]))
             for n in (1, 2, 4)
         ]
         for name, seconds, model in rows:
-            error = f"{100 * (model / seconds - 1):+.0f} %"
+            error = f"{round(100 * (model / seconds - 1)) or 0:+} %"
             lines.append(
                 f"| {case}, {name} | {1e3 * seconds:.1f} | {alone / seconds:.2f} | {1e3 * model:.1f} | {error} |"
             )
     return lines
 
 
-def strong(found, case, ranks, network):
+def strong(k, ranks, network):
     """Strong scaling: speed-up over one rank for a fixed batch of 1,024 examples (at least one for every rank)."""
-    k = constants(found, case)
-    one = predict(k, 1, *NETWORKS[network], 1, 1024)
-    return one / predict(k, ranks, *NETWORKS[network], 10**9, 1024)
+    return predict(k, 1, *network, 1, 1024) / predict(k, ranks, *network, 10**9, 1024)
 
 
-def weak(found, case, ranks, network):
-    """Weak scaling: the part of a step that is not communication, when every rank has a whole batch."""
-    k = constants(found, case)
-    size = k["examples"] * ranks
-    alone = predict(k, 2, 0.0, float("inf"), 10**9, 2 * k["examples"])
-    return alone / predict(k, ranks, *NETWORKS[network], 10**9, size) if ranks > 1 else 1.0
+def weak(k, ranks, network):
+    """Weak scaling: the step of one rank beside an idle core, as a part of the step when every rank has its batch."""
+    return predict(k, 1, *network, 1) / predict(k, ranks, *network, 10**9, k["examples"] * ranks)
 
 
-def predicted_table(found):
-    head = [f"{case}, {network.split(' ', 2)[2]}" for case in CASES for network in NETWORKS]
-    lines = [f"| ranks | {' | '.join(head)} |", "|---" * (1 + len(head)) + "|"]
+def predicted_table(each):
+    ends = {name: name.split(" ", 2)[2] for name in NETWORKS}
+    pairs = [(case, name) for case in CASES for name in NETWORKS]
+    lines = [f"| ranks | {' | '.join(f'{case}, {ends[name]}' for case, name in pairs)} |"]
+    lines.append("|---" * (1 + len(pairs)) + "|")
     for ranks in RANKS[3:]:
         cells = [
-            f"{strong(found, case, ranks, network):.0f} ({100 * weak(found, case, ranks, network):.0f} %)"
-            for case in CASES for network in NETWORKS
+            f"{strong(each[case], ranks, NETWORKS[name]):.0f} ({100 * weak(each[case], ranks, NETWORKS[name]):.0f} %)"
+            for case, name in pairs
         ]
         lines.append(f"| {ranks} | {' | '.join(cells)} |")
-    ends = [f"{crossing(found, case, network):,.0f} for {case} on {network.split(' ', 2)[2]}"
-            for case in CASES for network in NETWORKS]
-    return [*lines, "", f"$P^\\ast$ (defined below) is {', '.join(ends[:-1])} and {ends[-1]}."]
+    at = [f"{crossing(each[case], NETWORKS[name]):,.0f} for {case} on {ends[name]}" for case, name in pairs]
+    return [*lines, "", f"$P^\\ast$ (defined below) is {', '.join(at[:-1])} and {at[-1]}."]
 
 
-def crossing(found, case, network, examples=1024):
+def crossing(k, network, examples=1024):
     """The number of ranks at which the shared work takes as long as the work that is not shared."""
-    k, (_, bandwidth) = constants(found, case), NETWORKS[network]
-    return k["c_1"] * examples / (k["c_0"] + k["update"] + 2 * k["bytes"] / bandwidth)
+    return k["c_1"] * examples / (k["c_0"] + k["update"] + 2 * k["bytes"] / network[1])
 
 
 def overlap_table(found):
@@ -260,7 +273,7 @@ def overlap_table(found):
     return lines
 
 
-def draw(found):
+def draw(each):
     """Two plots over the ranks: strong scaling of both cases on both networks, and the parts of a step on Ethernet."""
     from matplotlib import rcParams
     from matplotlib.figure import Figure
@@ -271,10 +284,10 @@ def draw(found):
     left.plot(RANKS, RANKS, color="0.7", linewidth=1, label="ideal")
     for case, color in zip(CASES, COLOURS[:2], strict=True):
         for network, style in zip(NETWORKS, ("--", "-"), strict=True):
-            speeds = [strong(found, case, n, network) for n in RANKS]
+            speeds = [strong(each[case], n, NETWORKS[network]) for n in RANKS]
             left.plot(RANKS, speeds, style, color=color, label=f"{case}, {network}")
     left.set(xscale="log", yscale="log", xlabel="ranks", ylabel="speed-up, same batch", title="1,024 examples a step")
-    k, network = constants(found, "wide"), NETWORKS["10 Gbit/s Ethernet"]
+    k, network = each["wide"], NETWORKS["10 Gbit/s Ethernet"]
     compute = [1e3 * k["c_1"] * 1024 / n for n in RANKS]
     parts = {
         "shared: $c_1 B / P$": compute, "not shared: $c_0 + u$": [1e3 * (k["c_0"] + k["update"])] * len(RANKS),
@@ -293,14 +306,18 @@ def draw(found):
 
 def main():
     """Measure and print; with --write, put the tables between their markers in the page, and draw the picture."""
-    rounds = [json.loads(json.dumps(measure())) for _ in range(ROUNDS)]  # all names become texts
-    found, text = functools.reduce(shortest, rounds), PAGE.read_text("utf-8")
-    for name, lines in tables(found).items():
+    text, predict_only = PAGE.read_text("utf-8"), "--predict" in sys.argv
+    if predict_only:
+        blocks = {"predicted": predicted_table(shown_constants(read_block(text, "constants"))[0])}
+    else:
+        rounds = [json.loads(json.dumps(measure())) for _ in range(ROUNDS)]  # all names become texts
+        blocks = tables(functools.reduce(shortest, rounds))
+    for name, lines in blocks.items():
         print("\n".join(lines), end="\n\n")
         text = with_block(text, name, "\n".join(lines))
-    if "--write" in sys.argv:
+    if predict_only or "--write" in sys.argv:
         PAGE.write_text(text, "utf-8")
-        draw(found)
+        draw(shown_constants(read_block(text, "constants"))[0])
 
 
 if __name__ == "__main__":

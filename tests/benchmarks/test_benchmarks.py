@@ -1,5 +1,6 @@
 """The benchmarks run on tiny sizes, and cost grows with the length of a text as the pages say."""
 
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 import numpy_attention as na
 from tests.benchmarks import __main__ as benchmark
-from tests.benchmarks import recall, recurrence_speed
+from tests.benchmarks import recall, recurrence_speed, scaling
 from tests.benchmarks.recall import Recall, texts
 
 
@@ -74,10 +75,47 @@ def test_gradients_of_the_recall_model_agree_with_differences(rule: str, rng: np
         np.testing.assert_allclose((grads[name] * direction).sum(), slope, rtol=1e-5, atol=1e-8, err_msg=name)
 
 
+def test_predictions_of_the_page_on_scaling_come_from_its_constants() -> None:
+    page = scaling.PAGE.read_text("utf-8")
+    each, here = scaling.shown_constants(scaling.read_block(page, "constants"))
+    assert scaling.read_block(page, "predicted").strip() == "\n".join(scaling.predicted_table(each))
+    rows = re.findall(r"^\| (\w+), (\d) (rank|thread)s?(?: \| [\d.]+){2} \| ([\d.]+)", page, re.MULTILINE)
+    assert len(rows) == 10
+    for case, n, worker, shown in rows:
+        k, count = each[case], int(n)
+        model = scaling.predict(k, count, *here, 2) if worker == "rank" else scaling.predict_threads(k, count)
+        assert shown == f"{1e3 * model:.1f}", (case, n, worker)
+    text, long, wide = " ".join(page.split()), each["long"], each["wide"]
+    wire = scaling.NETWORKS["10 Gbit/s Ethernet"]
+    alone, busy = scaling.predict(long, 1, 0, 1, 1), scaling.predict(long, 2, 0, float("inf"), 2, 2 * long["examples"])
+    assert f"{1e3 * alone:.1f} ms with an idle neighbour, {1e3 * busy:.1f} ms with a busy one" in text
+    steps = [1e3 * scaling.predict(k, 1024, *wire, 1024, 1024 * k["examples"]) for k in (long, wide)]
+    sums = [1e3 * scaling.allreduce(1024, k["bytes"], *wire) for k in (long, wide)]
+    assert f"takes {sums[0]:.0f} ms of a step of {steps[0]:.0f} ms for **long**" in text
+    assert f"up to {sums[1]:.0f} ms of {steps[1]:.0f} ms" in text
+
+
+def test_numbers_in_the_text_on_speed_come_from_the_tables() -> None:
+    page, readme = benchmark.PAGE.read_text("utf-8"), benchmark.README.read_text("utf-8")
+    blocks = {kind: scaling.read_block(page, kind).splitlines() for kind in benchmark.TITLES}
+    rows = {kind: [[cell.strip("* ") for cell in line.split("|")[1:-1]] for line in blocks[kind]] for kind in blocks}
+    step, attention = (
+        [float(row[3]) for row in rows[kind] if row[1:2] == [benchmark.OURS]] for kind in ("step", "attention")
+    )
+    text, (least, most) = " ".join(page.split()), (min(step), max(step))
+    assert f"it takes {least:.1f} to {most:.1f} times as long as a step of PyTorch eager" in text
+    assert f"A training step takes {least:.2f} to {most:.2f} times as long as PyTorch eager's" in readme
+    least, most = min(attention[1:]), max(attention[1:])
+    assert f"From 512 tokens on, tiled attention takes {least:.1f} to {most:.1f} times as long" in text
+    tokens = [row for row in rows["pretrained"] if row[:1] == ["next token, 128 tokens"]]
+    theirs, own = (float(row[2].split()[0]) / 128 for row in tokens)
+    assert f"one token takes {theirs:.0f} ms with PyTorch and {own:.0f} ms with our code of that day" in text
+
+
 def test_tables_of_the_pages_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("TESTED", 64), ("QUESTIONS", 32), ("SEEDS", range(1)), ("ROWS", recall.ROWS[:2])):
         monkeypatch.setattr(recall, name, value)
     assert len(recall.table("updates", steps=2).splitlines()) == 4
-    monkeypatch.setattr(recurrence_speed, "CHUNKS", (8,))
+    monkeypatch.setattr(recurrence_speed, "CHUNKS", (8, 64))
     found = recurrence_speed.measure(lengths=(16, 32), at_length=16, rounds=2)
-    assert len(recurrence_speed.table(found).splitlines()) == 14
+    assert len(recurrence_speed.table(found).splitlines()) == 15
