@@ -6,10 +6,10 @@ step can reuse the keys and values of the steps before:
     step t     q_t  looks at  k_1 k_2 ... k_(t-1) | k_t        left of the bar: stored, right of it: new
                               v_1 v_2 ... v_(t-1) | v_t
 
-The new token is the only query. A step costs O(T) products with the stored keys; a forward without the cache would cost
-O(T^2). In cross-attention, the keys and values come from the output of the encoder. This output does not grow, so all
-its keys and values are stored at the first step, and later steps add none (`without_stored`). Layers call the KV cache
-`past`, because in this book a cache is what a forward stores for its backward. In "KV cache", `KeyValueCache` and
+The new token is the only query. A step costs O(T) products with the stored keys; a forward without the KV cache would
+cost O(T^2). In cross-attention, the keys and values come from the output of the encoder. This output does not grow, so
+all its keys and values are stored at the first step, and later steps add none (`without_stored`). Layers call the KV
+cache `past`, because in this book a cache is what a forward stores for its backward. In "KV cache", `KeyValueCache` and
 `use_cache` the word has its usual meaning.
 """
 

@@ -2,7 +2,8 @@
 
 The attention of Chapter 6 treats its keys as a set. If the words are shuffled, the outputs are shuffled with them,
 because the score of a query with a key depends on their contents, not on their positions. So the order must be added.
-Three ways are in use.
+Four ways are in use. One adds a learned vector for each position (Chapter 15, continued). This chapter has the other
+three, which have nothing to learn.
 
 Sinusoidal. Add a fixed vector that depends only on the position t, with frequencies from fast to slow:
 

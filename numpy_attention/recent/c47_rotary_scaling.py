@@ -42,8 +42,10 @@ def rotary_frequencies(width: int, base: float = 10000.0, scaling: Mapping[str, 
 
     Formula: f_i = base^(-2i / width), or f_i' from the head of this chapter, with s = scaling["factor"]
 
-    Shapes: -> (width / 2,) of float64. scaling is a dict as in a model's config.json: type (or rope_type) "linear",
-    "ntk", "llama3" or "yarn", factor, and the other numbers of this type.
+    Shapes: -> (width / 2,) of float64. scaling is a dict: type (or rope_type), factor, and the other numbers of this
+    type. "linear", "llama3" and "yarn" are as rope_scaling in a model's config.json. transformers has no "ntk": its
+    type "dynamic" uses this formula, with a factor that grows with the text. Its types "dynamic", "longrope" and
+    "proportional" are not here.
 
     Units: radians per token; low_freq_factor, high_freq_factor, beta_slow and beta_fast are numbers of turns in a text
     of original_max_position_embeddings tokens.

@@ -4,8 +4,8 @@
     new   = beta (v - old)       v (..., 1, d_v), beta (..., 1, 1)
     S_new = S + k^T new
 
-The state S holds one value for each key. A token reads the old value of its key, and writes a part of the difference
-to its own value. This file has the forward. Write delta_rule_backward(dS_new, cache), which returns dS, dk, dv, dbeta.
+S is the state. A token reads the old value of its key, and writes the part beta of the difference between its own value
+and the old value. This file has the forward. Write delta_rule_backward(dS_new, cache), which returns dS, dk, dv, dbeta.
 
 Take the three lines from the last to the first. S and k are used twice, so each of their gradients has two parts.
 

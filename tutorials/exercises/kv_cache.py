@@ -1,6 +1,6 @@
 """Exercise: attention with a KV cache
 
-    q = x w_q                               only for the n new tokens
+    q = x w_q                               n rows: x contains only the n new tokens
     k = past_k, and then the rows x w_k     n_stored + n rows
     v = past_v, and then the rows x w_v     n_stored + n rows
     y = attention(q, k, v)                  no token sees a later token
