@@ -1,8 +1,8 @@
 """Chapter 38. Edits: change an array inside the model
 
-To learn what a part of a trained model is for, change its output, and see how the model's result changes. An edit
-changes one array x between two lines of a forward, for example a head's output or the whole residual stream. It keeps
-some elements of x, replaces the others by zeros, and adds an array:
+To learn what a part of a trained model is for, change the output of this part, and see how the model's result changes.
+An edit changes one array x in the middle of a forward, for example a head's output or the whole residual stream. The
+edit keeps some elements of x, replaces the others by zeros, and adds an array:
 
     y = keep * x + add                  keep is 0 or 1 for each element
 
@@ -10,12 +10,13 @@ This is enough for all common interventions:
 
     keep                  add
     0 at the head         nothing               ablation to zero: the head's output is zero
-    0 at the head         its mean              ablation to its mean: the head's output is always its average
+    0 at the head         mean of its output    ablation to the mean: the head's output is constant
     0 at the head         from another run      patching: the head's output comes from the other run
     1                     a vector              steering: the vector is added to the output
-    1                     nothing               no change; but the gradient can be read here
+    1                     nothing               no change; the array and its gradient are recorded
 
-An edit is linear in x and in add. Removed elements of x get no gradient; add always gets the full gradient:
+An edit is linear in x and in add. The gradient of removed elements of x is zero. The gradient of add does not depend on
+keep:
 
     dx = keep * dy                      dadd = dy, summed over the axes along which add was repeated
 

@@ -1,7 +1,7 @@
 """Chapter 38, continued. Places: a layer that records an array, and may edit it
 
-A place is before a block or a norm, after a feed-forward network, or between the heads of an attention and w_o
-(Chapter 17).
+There are three kinds of places: before a block or before the last norm; after a feed-forward network; and in an
+attention, after its heads and before its matrix w_o (Chapter 17).
 """
 
 import difflib
@@ -22,7 +22,7 @@ MAX_NAMES = 8  # places in an error message
 
 
 def unknown_place(op: str, argument: str, name: object, places: Collection[str]) -> ValueError:
-    """The error for a name that is not a place of the model; it shows some places, and the most similar one."""
+    """The error for a name that is not a place of the model; it lists some places and the most similar place."""
     few = [*places] if len(places) <= MAX_NAMES else [*[*places][: MAX_NAMES // 2], "...", [*places][-1]]
     near = difflib.get_close_matches(str(name)[:80], places, 1)
     fix = f"did you mean {near[0]!r}?" if near else ""
@@ -57,8 +57,8 @@ def to_device_of(x: np.ndarray, array: Any) -> Any:
 
 
 class Watched(Layer):
-    """A layer with a place before, inside or after it. It has the cache, the parameters and the names of the layer, so
-    a block can use it instead."""
+    """A layer together with a place before, inside or after the layer. Its cache, parameters and names are those of the
+    layer, so it can replace the layer in a block."""
 
     def __init__(self, layer: Any, place: Place) -> None:
         self.layer, self.place = layer, place

@@ -1,8 +1,8 @@
 """Chapter 38, continued. A model with edits: run a model with an intervention
 
 The layers of a model are attributes, and every object with a forward and a backward can be a layer. So an edit needs no
-hooks: a copy of the model gets an extra layer at each place, which records the array there and may edit it
-(Chapter 38). The copy shares the parameters of the model; the model does not change.
+hooks. Instead, a copy of the model gets an extra layer at each place. This layer records the array at the place, and
+may edit the array (Chapter 38). The copy shares the parameters of the model; the model does not change.
 
     place                   array at the place                                           shape
     blocks.i                the residual stream that enters block i                      (B, T, d_model)
@@ -13,9 +13,10 @@ hooks: a copy of the model gets an extra layer at each place, which records the 
 An encoder-decoder has two sets of places, `encoder.blocks.0`, ... and `decoder.blocks.0`, ..., and also
 `decoder.blocks.0.cross_attention`.
 
-The forward records the array x at each place, and the backward records its gradient. If y is the model's result, then
-`cache.at[place]` is x, and `d_at[place]` is the gradient of sum(dy * y) with respect to x. If another x is patched into
-this run, sum(d_at * (x_other - x)) is the first-order estimate of the change (Chapter 41).
+The forward records the array x at each place, and the backward records the gradient of x. Let y be the model's result.
+Then `cache.at[place]` is x, and `d_at[place]` is the gradient of sum(dy * y) with respect to x. Suppose that x is
+replaced by x_other from another run. Then sum(d_at * (x_other - x)) is the first-order estimate of the change of
+sum(dy * y) (Chapter 41).
 """
 
 import copy
@@ -142,7 +143,7 @@ def replacing(where: np.ndarray, value: np.ndarray | None = None) -> Edit:
 
 
 def _with_places(model: Any, edits: Mapping[str, Edit], at: Activations, gradients: Activations) -> Any:
-    """A copy of the model with all places, which record into `at` and `gradients`; those in edits get their edit."""
+    """A copy of the model with all places and with the edits; the places record into `at` and `gradients`."""
     _check_edits(model, edits)
     places: list[str] = []
 

@@ -5,24 +5,27 @@ Two heads in different blocks can continue a text that repeats itself (Olsson et
     ... A B ... A        block 0: at B, the previous-token head looks at A and stores a note: "after an A"
         ^   ^   ^        block 1: at the later A, the induction head looks for this note, finds B, and copies B
 
-A score from the attention weights or the parameters of a head measures each step. Which head looks at the previous
-token? The score is the mean of weights[t, t - 1]. Which head looks at the token after the earlier copy of the query's
-token? Let ids be N tokens, then the same N tokens again. The earlier copy of token t is at t - N, and the token after
-this copy is at t - N + 1. So the score is the mean of weights[t, t - N + 1] for t >= N.
+Three scores find such heads. The previous-token score of a head is the mean of weights[t, t - 1].
 
-Which head copies? A head that looks at a token changes the logits of all tokens. Let E be the table of embeddings, U
-the unembedding (equal to E if weights are tied), and C the matrix that subtracts the mean of a vector:
+The prefix-matching score is the mean weight on the token after the earlier copy of the query's token. Let ids be N
+tokens, then the same N tokens again. The earlier copy of token t is at t - N, and the token after this copy is at
+t - N + 1. So the score is the mean of weights[t, t - N + 1] for t >= N.
+
+The copying score uses only parameters. A head that looks at a token changes the logits of all tokens. Let E be the
+table of embeddings, U the unembedding (equal to E if weights are tied), and C the matrix that subtracts the mean of a
+vector:
 
     M = E C diag(gamma_1) w_v w_o C diag(gamma) U^T               (V, V): token that the head looks at -> logits
 
-An RMS norm has no C. The norms also divide by a positive number, which changes no sign. A head copies if it raises the
-logit of the token that it looks at; then M has positive eigenvalues. sum(eig) / sum(|eig|) is 1 if all are positive, 0
-if they are balanced, -1 if all are negative. The score is meaningful for heads whose output goes straight to the
-logits, not for heads whose output is first read by later blocks.
+An RMS norm has no C. The norms also divide by a positive number. This division changes no sign, so M leaves it out. A
+head copies if it raises the logit of the token that it looks at; then M has positive eigenvalues. The score is
+sum(eig) / sum(|eig|). It is 1 if all eigenvalues are positive, 0 if their sum is zero, and -1 if all are negative. The
+score has a clear meaning only for heads of the last block, because later blocks read and change what earlier heads
+write.
 
-M is V by V. But M = A B with A = E C diag(gamma_1) w_v, (V, d_v), and B the other factors, (d_v, V). A B and B A have
-the same eigenvalues except zeros: A B x = s x gives B A (B x) = s (B x). So the d_v by d_v matrix B A is enough; the
-zeros add nothing to the sums.
+M is a large matrix, V by V. But M = A B, where A = E C diag(gamma_1) w_v is (V, d_v), and B, the product of the other
+factors, is (d_v, V). The products A B and B A have the same eigenvalues, except zeros: if A B x = s x, then
+B A (B x) = s (B x). So the eigenvalues of the d_v by d_v matrix B A are enough; zeros add nothing to the sums.
 """
 
 import math

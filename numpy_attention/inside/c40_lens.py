@@ -1,27 +1,29 @@
 """Chapter 40. Lenses: read the residual stream before the end of the model
 
-In a pre-norm model every layer adds to one residual stream, and the logits read its last state:
+In a pre-norm model every layer adds its output to one residual stream. The logits are computed from the last state of
+this stream:
 
     stream = embedding + sum over blocks and heads of o_h w_o[h] + sum over blocks of feed_forward + ...
     logits = norm(stream) U^T
 
-There are two ways to read the stream. The **logit lens** applies the last norm and the unembedding U to an
-earlier stream, as if no blocks followed. The **direct effect** splits the last stream into its parts. Let mu and sigma
-be the mean and the standard deviation of the whole stream. With a fixed sigma the norm is linear in its input, except
-for beta:
+There are two ways to read the stream. The **logit lens** applies the last norm and the unembedding U to the stream
+before some block, as if this block and all later blocks did not exist. The **direct effect** splits the last stream
+into its parts. Let mu and sigma be the mean and the standard deviation of the whole stream. If sigma is a constant, the
+norm is linear in its input, except for beta:
 
     norm(stream) = gamma * (stream - mu) / sigma + beta
 
-So each part p of the stream has a share in the logit of token v. The shares add up to the logit, except for round-off:
+So each part p of the stream has a share in the logit of token v. All shares and the number beta . U_v add up to the
+logit, except for round-off:
 
-    share of p = (gamma * (p - mean(p)) / sigma) . U_v            and once for all parts   beta . U_v
+    share of p = (gamma * (p - mean(p)) / sigma) . U_v
 
-The shares are exact for this run. They do not show what happens without p: then sigma and the later layers that read p
-would change.
+The shares are exact for this run. But they do not show what happens if p is removed: then sigma changes, and the later
+layers that read p give other outputs.
 
-**Rollout** is an older, rough estimate from the attention weights: take the mean of the heads of a block, count the
-residual path as weight on the token itself, and multiply the blocks. Rollout does not use the values; see
-`attention_rollout`.
+**Rollout** is an older, rough estimate from the attention weights. In each block, take the mean of the weights over all
+heads, and count the residual path as weight on the token itself. Then multiply the matrices of all blocks. Rollout does
+not use the values; see `attention_rollout`.
 """
 
 from collections.abc import Mapping
@@ -115,7 +117,7 @@ def direct_effects(model: GPT, at: Mapping[str, np.ndarray], direction: np.ndarr
 
 
 def attention_rollout(weights: Mapping[str, np.ndarray]) -> np.ndarray:
-    """A rough estimate of how much of each token is in each last vector.
+    """A rough estimate of how much each vector of the last block depends on each token.
 
     Formula: R = A_L ... A_2 A_1 with A = (mean over heads of weights + I) / 2
 

@@ -1,19 +1,20 @@
 """Chapter 41. Attribution and its error: estimate the effect of a patch without patching
 
-Activation patching takes a head's output at one position from another run, puts it into this run, and measures the
-change of the result (Chapter 38). This experiment needs a forward for every head and position. Let L be the measure, x
-the array at the place, and D the change that the patch makes to x:
+Activation patching takes a head's output at one position from another run, puts this output into this run, and measures
+the change of the result (Chapter 38). This experiment needs a forward for every head and position. Let L be the
+measure, a weighted sum of the results. Let x be the array at the place, and D the change that the patch makes to x:
 
     L(x + D) = L(x) + g . D + 1/2 D . H D + ...          g, H: first and second derivatives of L at x
 
-One backward gives g at all places, and so it estimates the effect of every patch: g . D, **attribution patching**. The
-error comes from the curvature between x and x + D. A softmax with one weight near 1 hardly changes at first, and then
-changes fast; a norm divides by a number that the patch also changes.
+One backward gives g at all places. So one backward gives an estimate, g . D, of the effect of every patch. This method
+is called **attribution patching**. The estimate has an error because the slope changes on the way from x to x + D. For
+example, a softmax with one weight near 1 hardly changes at first, and then changes fast; and a norm divides by a number
+that the patch also changes.
 
-The term with H is the largest part of this error if D is small enough. H is never built: a complex step along D in the
-backward that gives g also gives H D (the checker's `hvp`), exact except for round-off. This needs one more run for each
-patch, so it is not faster than the experiment. It explains the error: how much of it is curvature, and how much is of
-higher order.
+The term with H is the largest part of this error if D is small enough. The matrix H itself is never computed. A complex
+step along D in the backward that gives g also gives H D (the checker's `hvp`), exact except for round-off. Each patch
+needs one more run, so the estimate with H is not faster than the experiment. Its use is to explain the error of g . D:
+how much of this error is curvature, and how much is of higher order.
 """
 
 import math
