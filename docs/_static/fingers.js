@@ -155,13 +155,14 @@ const MASKS = {
 };
 const VALUES = {
   random: ["random", (i, j, x) => x],
-  identity: ["the identity: y equals the weights", (i, j) => Number(i === j)],
+  identity: ["the identity: if T = d, y equals the weights", (i, j) => Number(i === j)],
 };
 const COTANGENTS = {
   random: ["random", (i, j, x) => x],
   ones: ["all ones", () => 1],
   one: ["one number", (i, j) => Number(i === 1 && j === 0)],
 };
+const BY_HAND = "hand";                           // in a menu after the first change: the numbers stay as they are
 const INPUTS = ["q", "k", "v", "dy"];
 const CAPTIONS = {
   q: " queries", k: " keys", v: " values", dy: " gradient of the loss at y",
@@ -208,12 +209,13 @@ const svg = (tag, attributes, ...children) => {
 class Fingers {
   constructor(place) {
     this.small = "small" in place.dataset;
+    this.boxes = {};
     Object.assign(this, { T: this.small ? 3 : 4, d: this.small ? 2 : 3, seed: 1, chosen: ["q", 1, 0], mistake: "" });
     Object.assign(this, { values: "random", cotangent: "random", maskName: "causal", step: 5 });
     this.scale = 1 / Math.sqrt(this.d);
     this.draw();
     this.grids = {};
-    const board = make("div", { class: "fingers-board" }, ...Object.entries(MAPS).map(([title, rows]) =>
+    this.board = make("div", { class: "fingers-board" }, ...Object.entries(MAPS).map(([title, rows]) =>
       make("section", { "aria-label": title }, make("div", { class: "fingers-title" }, title),
         make("div", { class: "fingers-map" }, ...rows.flatMap((row, i) => row.map((name, j) => this.part(name, i, j)))))));
     this.output = make("output", { class: "fingers-output", "aria-live": "polite" });
@@ -223,8 +225,8 @@ class Fingers {
     this.sliderName = make("span");
     this.hide = make("button", { type: "button", onclick: () => this.toggle() });
     const hand = make("div", { class: "fingers-hand" }, make("label", {}, this.sliderName, this.slider), this.hide);
-    const foot = make("div", { class: "fingers-foot" }, hand, this.output);
-    place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, board, foot));
+    this.foot = make("div", { class: "fingers-foot" }, hand, this.output);
+    place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, this.board, this.foot));
     if (!this.small) place.append(this.valley());
     this.build();
     if (!this.small) this.remember(place.querySelector(".fingers-controls"));
@@ -232,14 +234,32 @@ class Fingers {
 
   remember(controls) {                            // the menus and sliders are in the address: a link shows one mistake
     const boxes = [...controls.querySelectorAll("select, input")], asked = new URLSearchParams(location.hash.slice(1));
+    const seen = asked.get("seen") ?? "";         // of a mask that was changed by hand: 1 for each pair that is not hidden
     for (const box of boxes) {
       const value = asked.get(box.dataset.control);
       if (value === null || box.options && ![...box.options].some(one => one.value === value)) continue;
       box.value = value;
       box.dispatchEvent(new Event(box.options ? "change" : "input"));
     }
-    controls.addEventListener("change", () => history.replaceState(
-      null, "", `#${boxes.map(one => `${one.dataset.control}=${one.value}`).join("&")}`));
+    if (asked.get("maskName") === BY_HAND && /^[01]+$/.test(seen) && seen.length === this.T ** 2) {
+      this.mask = matrix(this.T, this.T, (i, j) => seen[i * this.T + j] === "1");
+      this.changedByHand("maskName");
+      this.update();
+    }
+    this.save = () => {
+      const kept = boxes.map(one => `${one.dataset.control}=${one.value}`);
+      if (this.maskName === BY_HAND) kept.push(`seen=${this.mask.flat().map(Number).join("")}`);
+      history.replaceState(null, "", `#${kept.join("&")}`);
+    };
+    controls.addEventListener("change", this.save);
+  }
+
+  changedByHand(field) {                          // the menu no longer describes the numbers
+    const box = this.boxes[field];
+    if (!box) return;
+    if (![...box.options].some(one => one.value === BY_HAND)) box.append(make("option", { value: BY_HAND }, "changed by hand"));
+    this[field] = box.value = BY_HAND;
+    this.save?.();
   }
 
   draw() {                                        // draw the numbers of this seed; they do not depend on T and d
@@ -248,9 +268,11 @@ class Fingers {
     const cut = (name, f) => matrix(this.T, this.d, (i, j) => f(i, j, drawn[name][i][j]));
     this.q = cut("q", (i, j, x) => x);
     this.k = cut("k", (i, j, x) => x);
-    this.v = cut("v", VALUES[this.values][1]);
-    this.dy = cut("dy", COTANGENTS[this.cotangent][1]);
-    this.mask = matrix(this.T, this.T, (i, j) => MASKS[this.maskName][1](i, j, this.T));
+    const { v, dy, mask } = this;
+    this.v = cut("v", this.values === BY_HAND ? (i, j, x) => v[i]?.[j] ?? x : VALUES[this.values][1]);
+    this.dy = cut("dy", this.cotangent === BY_HAND ? (i, j, x) => dy[i]?.[j] ?? x : COTANGENTS[this.cotangent][1]);
+    const open = this.maskName === BY_HAND ? (i, j) => mask[i]?.[j] ?? j <= i : MASKS[this.maskName][1];
+    this.mask = matrix(this.T, this.T, (i, j) => open(i, j, this.T));
   }
 
   inputs() {
@@ -263,9 +285,15 @@ class Fingers {
   controls() {
     const again = () => { this.draw(); this.build(); };
     const select = (title, options, field, words = ([text]) => text) => {
-      const box = make("select", { "data-control": field, onchange: () => { this[field] = box.value; again(); } });
+      const choose = () => {
+        this[field] = box.value;
+        if (box.value !== BY_HAND) box.querySelector(`[value=${BY_HAND}]`)?.remove();
+        again();
+      };
+      const box = make("select", { "data-control": field, onchange: choose });
       for (const [name, option] of Object.entries(options)) box.append(make("option", { value: name }, words(option)));
       box.value = this[field];
+      this.boxes[field] = box;
       return make("label", {}, title, box);
     };
     const size = (title, field, most) => {
@@ -308,16 +336,16 @@ class Fingers {
   // ---- matrices ----
 
   part(name, i, j) {                              // a matrix or an arrow of the map
-    const place = `grid-area: ${i + 1} / ${j + 1}`;
+    const place = `grid-area: ${2 * i + 1} / ${j + 1}`;            // a phone uses the lines between, see fingers.css
     if (!name) return "";
     if (name in DEGREES) {
       const arrow = svg("path", { d: "M1 8H14M9 3l5 5-5 5", transform: `rotate(${DEGREES[name]} 8 8)` });
-      return svg("svg", { viewBox: "0 0 16 16", class: "fingers-arrow", style: place, "aria-hidden": true }, arrow);
+      return svg("svg", { viewBox: "0 0 16 16", class: `fingers-arrow fingers-arrow-${i}`, style: place, "aria-hidden": true }, arrow);
     }
     const grid = make("table", { role: "grid", "data-matrix": name, onkeydown: event => this.key(event, name) });
     this.grids[name] = grid;
     const caption = make("figcaption", {}, make("b", {}, name), CAPTIONS[name]);
-    const moved = INPUTS.includes(name) ? " fingers-input" : "";
+    const moved = INPUTS.includes(name) ? " fingers-input" : i === 2 ? ` fingers-pairs-${j ? "right" : "left"}` : "";
     return make("figure", { class: `fingers-matrix${moved}`, style: place }, caption, grid);
   }
 
@@ -325,6 +353,7 @@ class Fingers {
     const rows = Math.min(this.chosen[1], this.T - 1);
     const columns = name => ["scores", "weights", "dweights", "dscores"].includes(name) ? this.T : this.d;
     this.pointed = null;
+    this.board.classList.toggle("fingers-many", this.T > 4);
     this.chosen = [this.chosen[0], rows, Math.min(this.chosen[2], columns(this.chosen[0]) - 1)];
     for (const [name, grid] of Object.entries(this.grids)) {
       grid.setAttribute("aria-label", `${name}, ${this.T} by ${columns(name)}`);
@@ -371,7 +400,12 @@ class Fingers {
     event.stopPropagation();                      // on this site, arrow keys also turn the page
   }
 
-  choose(...chosen) { this.chosen = chosen; this.update(); }      // select the cell to change
+  choose(...chosen) {                             // select the cell to change; it must not be behind the explanation
+    this.chosen = chosen;
+    this.update();
+    const covered = this.cell(...chosen).getBoundingClientRect().bottom + 8 - this.foot.getBoundingClientRect().top;
+    if (covered > 0) scrollBy({ top: covered, behavior: "instant" });
+  }
 
   point(pointed) { this.pointed = pointed; this.update(); }       // select the cell to explain
 
@@ -379,12 +413,15 @@ class Fingers {
     const [name, i, j] = this.chosen;
     if (!INPUTS.includes(name)) return;
     this[name][i][j] = Math.max(-3, Math.min(3, Math.round(10 * value) / 10));
+    const field = { v: "values", dy: "cotangent" }[name];
+    if (field && !["random", BY_HAND].includes(this[field])) this.changedByHand(field);
     this.update();
   }
 
   toggle() {                                      // hide a pair, or show it again
     const [, i, j] = this.chosen;
     this.mask[i][j] = !this.mask[i][j];
+    this.changedByHand("maskName");
     this.update();
   }
 
@@ -459,7 +496,7 @@ class Fingers {
     else if (["dq", "dk", "dv"].includes(name)) this.moved = [name.slice(1), i, j];
     this.moved = [this.moved[0], Math.min(this.moved[1], this.T - 1), Math.min(this.moved[2], this.d - 1)];
     const analytic = all[`d${this.moved[0]}`][this.moved[1]][this.moved[2]];
-    const size = Math.abs(analytic) || 1, place = e => [50 + e * 32, h => 20 + Math.min(16, Math.max(0, -Math.log10(h))) * 15];
+    const size = Math.abs(analytic) || 1, place = e => [530 - e * 31, h => 20 + Math.min(16, Math.max(0, -Math.log10(h))) * 15];
     const estimates = e => {
       const h = 10 ** -e, { plus, minus, here } = this.differences(h);
       return { plus, minus, central: (plus - minus) / (2 * h), "one-sided": (plus - here) / h };
@@ -473,16 +510,17 @@ class Fingers {
       drawn.push(svg("polyline", { points: points.join(" "), class: `fingers-${kind}` }));
     }
     const axis = [0, 5, 10, 15].map(e => svg("text", { x: place(e)[0], y: 285, "text-anchor": "middle" }, e ? `1e−${e}` : "1"));
-    const scale = [0, 4, 8, 12, 16].map(e => svg("text", { x: 42, y: 24 + e * 15, "text-anchor": "end" }, e ? `1e−${e}` : "1"));
+    const scale = [0, 4, 8, 12, 16].map(e => svg("text", { x: 57, y: 24 + e * 15, "text-anchor": "end" }, e ? `1e−${e}` : "1"));
+    this.stepBox.setAttribute("aria-valuetext", `h = 1e−${this.step}`);
     const [here] = place(this.step), now = estimates(this.step), off = Math.abs(now.central - analytic) / size;
     const target = at(`d${this.moved[0]}`, this.moved[1], this.moved[2]);
     this.plot.setAttribute("aria-label", `Error of the difference for ${target} against the step`);
     this.plot.replaceChildren(
-      svg("path", { d: "M50 20 V260 H530", class: "fingers-axis" }), ...axis, ...scale, ...drawn,
+      svg("path", { d: "M65 20 V260 H530", class: "fingers-axis" }), ...axis, ...scale, ...drawn,
       svg("line", { x1: here, x2: here, y1: 20, y2: 260, class: "fingers-here" }),
       svg("text", { x: 530, y: 16, "text-anchor": "end" }, `relative error of the difference for ${target}, against h`),
-      svg("text", { x: 524, y: 226, "text-anchor": "end", class: "fingers-one-sided" }, "one-sided"),
-      svg("text", { x: 524, y: 246, "text-anchor": "end", class: "fingers-central" }, "central"));
+      svg("text", { x: 73, y: 226, class: "fingers-one-sided" }, "one-sided"),
+      svg("text", { x: 73, y: 246, class: "fingers-central" }, "central"));
     this.stepOutput.replaceChildren(...[
       `h = ${(10 ** -this.step).toExponential(1)}`, `L(x + h) = ${now.plus.toFixed(15)}`, `L(x − h) = ${now.minus.toFixed(15)}`,
       `(L(x + h) − L(x − h)) / 2h = ${now.central.toFixed(15)}`, `${target} = ${analytic.toFixed(15)}`,

@@ -23,7 +23,7 @@ def masks() -> Drawing:
         d.cells(x, y, 6, 6, size, lambda i, j, m=mask: "step" if m[i, j] else "hidden")
     d.write(138.5, y + 56, "`&`", "middle")
     d.write(281.5, y + 56, "`=`", "middle")
-    d.write(16, y + 124, "rows: queries; columns: keys; crossed cells are hidden", role="soft")
+    d.write(16, y + 124, "rows: queries; columns: keys; striped cells are hidden", role="soft")
 
     scores = np.array([1.2, 0.3, 0.8, -0.5, 0.1, 0.9])
     weights, cache = na.softmax(np.where(both[1], scores, -np.inf))

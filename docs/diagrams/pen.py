@@ -138,7 +138,7 @@ class Drawing:
         self, x: float, y: float, rows: int, columns: int, size: float, kind_of: Callable[[int, int], str],
         text_of: Callable[[int, int], str] = lambda i, j: "", wide: float = 0,
     ) -> None:
-        """A matrix: the kind of a cell is one of `KINDS`, or "hidden"; hidden cells are crossed out."""
+        """A matrix: the kind of a cell is one of `KINDS`, or "hidden"; hidden cells are striped."""
         wide = wide or size
         for i in range(rows):
             for j in range(columns):
@@ -147,16 +147,24 @@ class Drawing:
                 cell = Box(x + j * wide + 1, y + i * size + 1, wide - 2, size - 2, look)
                 self._rect(cell, 2)
                 if kind == "hidden":
-                    slash = f"M{_n(cell.x + 1)} {_n(cell.bottom - 1)}L{_n(cell.right - 1)} {_n(cell.y + 1)}"
-                    self._parts.append(f'<path class="thin" d="{slash}" stroke="var(--soft)"/>')
+                    self._stripes(cell)
                 if text_of(i, j):
                     self._line(cell.cx, cell.cy + 4.5, text_of(i, j), "middle", "ink")
+
+    def _stripes(self, cell: Box) -> None:
+        """Parallel thin lines from the lower left to the upper right, cut by the edges of the cell."""
+        lines = []
+        for along in np.arange(6.0, cell.w + cell.h - 2, 6.0):  # a line through the points with x + y = along
+            left, right = max(0.0, along - cell.h), min(cell.w, along)
+            lines.append(f"M{_n(cell.x + left)} {_n(cell.y + along - left)}"
+                         f"L{_n(cell.x + right)} {_n(cell.y + along - right)}")  # fmt: skip
+        self._parts.append(f'<path class="thin" d="{"".join(lines)}" stroke="var(--soft)"/>')
 
     def numbers(
         self, x: float, y: float, values: np.ndarray, most: float, wrong: np.ndarray | None = None,
         chosen: tuple[int, int] | None = None,
     ) -> None:
-        """A matrix of numbers. Zero is white, positive is blue, negative is orange; NaN is a hidden cell.
+        """A matrix of numbers. Zero is white, positive is blue, negative is orange; NaN is a hidden cell, striped.
 
         `most` is the size with the strongest colour. Numbers that are True in `wrong` have a wavy line.
         """
@@ -166,8 +174,7 @@ class Drawing:
             cell = Box(x + j * wide + 1, y + i * high + 1, wide - 2, high - 2, kind)
             if math.isnan(value):
                 self._rect(cell, 3, "fill:var(--faint)")
-                slash = f"M{_n(cell.x + 2)} {_n(cell.bottom - 2)}L{_n(cell.right - 2)} {_n(cell.y + 2)}"
-                self._parts.append(f'<path class="thin" d="{slash}" stroke="var(--soft)"/>')
+                self._stripes(cell)
                 continue
             fill, strength = "blue" if value > 0 else "orange", min(1.0, abs(value) / most)
             look = f"fill:var(--{fill});fill-opacity:{0.5 * strength:.2f}"

@@ -2,6 +2,7 @@
 
 The page computes attention in JavaScript. At random settings, with and without each mistake, its numbers must agree
 with those of the package and of the gallery to 1e-9. After a number is changed by keyboard, all others must also agree.
+On a phone, no matrix may overlap another, and a tapped number must stay visible.
 """
 
 import argparse
@@ -12,11 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from check_site import FLAGS, served
+from check_site import FLAGS, PHONE, served
 
 from numpy_attention import scaled_dot_product_attention
 from numpy_attention.ops.c03_softmax import SoftmaxCache, softmax_backward
 from numpy_attention.tutor import MISTAKES
+
+# Finds two matrices that overlap, and maps that are wider than the window.
+OVERLAPS = """() => {
+    const wrong = [], boxes = [...document.querySelectorAll('.fingers-map table')].map(
+        table => [table.dataset.matrix, table.getBoundingClientRect()]);
+    for (const [one, a] of boxes)
+        for (const [other, b] of boxes)
+            if (one < other && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom)
+                wrong.push(`${one} overlaps ${other}`);
+    for (const map of document.querySelectorAll('.fingers-map'))
+        if (map.scrollWidth > map.clientWidth + 1)
+            wrong.push(`a map scrolls by ${map.scrollWidth - map.clientWidth} px`);
+    return wrong;
+}"""
 
 Arrays = dict[str, np.ndarray]
 INPUTS = ("q", "k", "v", "dy")
@@ -145,6 +160,9 @@ def by_hand(tab: Any) -> list[str]:
     tab.keyboard.press("m")
     if shown(tab)[0]["mask"][2, 0]:
         wrong.append("fingers: the key m does not hide a pair")
+    named = tab.locator("[data-control=maskName] option:checked").inner_text()
+    if named != "changed by hand" or not ("&maskName=hand&" in tab.url and tab.url.endswith("&seen=1000110001101111")):
+        wrong.append(f"fingers: after the key m the menu is {named!r} and the address {tab.url}")
     wrong += as_shown(tab, "with a hidden pair")
     tab.locator('[data-cell="dq,1,0"]').first.focus()
     text, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
@@ -168,6 +186,26 @@ def by_hand(tab: Any) -> list[str]:
     return wrong + as_shown(tab, "one word")
 
 
+def on_a_phone(tab: Any, address: str) -> list[str]:
+    """On a phone, with five and six words: no matrix overlaps another, and a tapped number stays visible."""
+    wrong = []
+    for T, name, i, j in ((5, "v", 4, 0), (6, "weights", 5, 1), (6, "dscores", 5, 5)):
+        tab.goto(f"{address}/index.html")  # another page: a new address with only another # would not load anything
+        tab.goto(f"{address}/fingers.html#T={T}&d=4&mistake=diagonal_only")
+        apart = tab.evaluate(OVERLAPS)
+        wrong += [f"fingers: on a phone with {T} words, {one}" for one in apart]
+        cell = tab.locator(f'[data-cell="{name},{i},{j}"]').first
+        cell.evaluate("""cell => {
+            scrollBy({ top: cell.getBoundingClientRect().bottom - innerHeight + 60, behavior: 'instant' });
+            cell.focus({ preventScroll: true });  // a tap also focuses the cell
+        }""")
+        below = cell.evaluate("""cell => cell.getBoundingClientRect().bottom
+            - document.querySelector('.fingers-foot').getBoundingClientRect().top""")
+        if below > 0:
+            wrong.append(f"fingers: on a phone, the explanation hides {below:.0f} px of {name}[{i}, {j}] after a tap")
+    return wrong
+
+
 def check(site: Path, chromium: str) -> list[str]:
     """The errors, one line each."""
     from playwright.sync_api import sync_playwright
@@ -185,6 +223,8 @@ def check(site: Path, chromium: str) -> list[str]:
         tab.goto(f"{address}/index.html")
         if tab.locator(".fingers[data-small] td").count() == 0:
             wrong.append("index.html has no interactive figure")
+        phone = browser.new_page(viewport=PHONE, has_touch=True, is_mobile=True)
+        wrong += on_a_phone(phone, address)
         browser.close()
     print(f"fingers: {4 * (len(mistakes) + 1)} random settings, and by keyboard")
     return wrong
