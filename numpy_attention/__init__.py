@@ -30,8 +30,17 @@ Checking   gradcheck  complex steps and numerical differences, also for your own
            tutor      a page for each chapter: checks, known mistakes, exercises
 """
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+if find_spec("numpy") is None and sys.argv[:1] == ["-m"]:  # python -m numpy_attention: one line, no traceback
+    venv = sys.prefix != sys.base_prefix
+    sys.exit("numpy-attention: NumPy is not installed; install it with: " + (
+        f"{sys.orig_argv[0]} -m pip install numpy" if venv else
+        f"{sys.orig_argv[0]} -m venv .venv && .venv/bin/pip install numpy; then run .venv/bin/python -m numpy_attention"
+    ))
 
 from numpy_attention import beyond, layers, models, ops, recent, training
 from numpy_attention.beyond import *

@@ -6,7 +6,9 @@
     ValueError: linear: w must be (d_in, d_out) with d_in = 3, got (4, 3); did you pass w transposed?
 """
 
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -144,6 +146,32 @@ def escaped(text: str) -> str:
 def shell_path(path: Path | str) -> str:
     """A path for a shell command: quoted if necessary, and never read as an option."""
     return shlex.quote(f"./{path}" if str(path).startswith("-") else str(path))
+
+
+def command(arguments: str) -> str:
+    """A command of this package with the program that the reader typed: `.venv/bin/python -m numpy_attention train`."""
+    script = Path(sys.argv[0])
+    if script.stem == "numpy-attention":
+        return f"{_typed(script)} {arguments}"
+    return f"{_typed(Path(sys.executable))} -m numpy_attention {arguments}"
+
+
+def install(packages: str) -> str:
+    """The command that installs packages for this Python."""
+    return f"{'uv' if _under_uv() else f'{_typed(Path(sys.executable))} -m'} pip install {packages}"
+
+
+def _typed(program: Path) -> str:
+    name = program.name.removesuffix(".exe")
+    if _under_uv():
+        return f"uv run {'python' if name.startswith('python') else name}"
+    if sys.prefix == sys.base_prefix or shutil.which(name) == str(program):  # or the virtual environment is active
+        return name
+    return shell_path(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program)
+
+
+def _under_uv() -> bool:
+    return "UV_RUN_RECURSION_DEPTH" in os.environ  # set by `uv run`
 
 
 def one_line(error: Exception) -> str:

@@ -3,11 +3,13 @@
 import ast
 import contextlib
 import io
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -49,7 +51,8 @@ MISTAKES = [
 
 def loaded(source: str = SOURCE) -> ModuleType:
     module = ModuleType("one_page_gpt")
-    exec(compile(source, str(FILE), "exec"), vars(module))
+    with mock.patch.dict(os.environ):  # the file sets a variable
+        exec(compile(source, str(FILE), "exec"), vars(module))
     return module
 
 
@@ -144,6 +147,7 @@ def test_loss_falls_and_a_text_is_written(capsys: pytest.CaptureFixture[str]) ->
     one_page.T, one_page.d_model, one_page.d_ff = 16, 16, 32
     one_page.train("abcdefgh " * 50, np.random.default_rng(0), steps=200, batch_size=4)
     lines = capsys.readouterr().out.splitlines()
-    losses = [float(line.split()[2]) for line in lines[:2]]
+    assert [line.split()[1] for line in lines[:3]] == ["1:", "100:", "200:"]
+    losses = [float(line.split()[2]) for line in lines[1:3]]
     assert losses[1] < losses[0] < np.log(9)
-    assert len("\n".join(lines[2:])) == 501
+    assert len("\n".join(lines[3:])) == 501

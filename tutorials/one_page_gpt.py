@@ -1,12 +1,14 @@
-"""A whole GPT on one page: forward, every backward by hand, a check, training, writing.
+"""A whole GPT on one page: `python one_page_gpt.py [TEXT]` trains on a file, then writes.
 
-    python one_page_gpt.py [TEXT]   train on a file (default: Python's help pages), then write
-    python one_page_gpt.py check    compare each gradient with differences of the loss
-"""
+`python one_page_gpt.py check` compares each gradient with differences of the loss."""
+import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from pydoc_data.topics import topics
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of BLAS: the matrices are small
+find_spec("numpy") or sys.exit(f"This file needs NumPy 2: {sys.executable} -m pip install numpy")
 import numpy as np
 
 T, d_model, num_heads, d_ff, num_layers = 32, 64, 4, 256, 2  # the model sees T characters
@@ -109,9 +111,8 @@ def check(rng, h=1e-5):
     g, results = loss_and_gradients(p, ids, targets)[1], []
     for name, a in p.items():
         u = rng.normal(0, a.size**-0.5, a.shape)     # a random direction, of length about 1
-        above, _ = loss_and_gradients(p | {name: a + h * u}, ids, targets)
-        below, _ = loss_and_gradients(p | {name: a - h * u}, ids, targets)
-        by_hand, slope = (g[name] * u).sum(), (above - below) / (2 * h)
+        up, down = (loss_and_gradients(p | {name: a + s * u}, ids, targets)[0] for s in (h, -h))
+        by_hand, slope = (g[name] * u).sum(), (up - down) / (2 * h)
         results.append(abs(by_hand - slope) < 1e-6 * np.linalg.norm(g[name]))
         print(f"{name:9} {by_hand:12.9f} {slope:12.9f} {'right' if results[-1] else 'WRONG'}")
     return all(results)
@@ -127,9 +128,8 @@ def train(text, rng, steps=1000, batch_size=16):
     assert len(text) > T, f"text: must hold more than {T} characters, got {len(text)}"
     characters = sorted(set(text))
     ids = np.array([characters.index(c) for c in text])
-    p = new_parameters(len(characters), rng)
+    p, losses = new_parameters(len(characters), rng), []
     m, v = ({name: np.zeros_like(a) for name, a in p.items()} for _ in range(2))
-    losses = []
     for step in range(1, steps + 1):
         batch = ids[rng.integers(len(ids) - T, size=(batch_size, 1)) + np.arange(T + 1)]
         loss, g = loss_and_gradients(p, batch[:, :-1], batch[:, 1:])
@@ -139,8 +139,8 @@ def train(text, rng, steps=1000, batch_size=16):
             mean, size = m[name] / (1 - 0.9**step), np.sqrt(v[name] / (1 - 0.99**step))
             p[name] -= 6e-3 * (1 - step / steps) * mean / (size + 1e-8)
         losses.append(loss)
-        if step % 100 == 0:
-            print(f"step {step}: {np.mean(losses[-100:]):.2f} nats per character")
+        if step == 1 or step % 100 == 0:
+            print(f"step {step}: {np.mean(losses[-100:]):.2f} nats per character", flush=True)
     print("".join(characters[i] for i in write(p, ids[:1], 500, rng)))
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from numpy_attention.backend import get_backend
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, command
 
 
 def gradcheck(a: argparse.Namespace) -> int:
@@ -31,7 +31,8 @@ def grade(a: argparse.Namespace) -> int:
     if a.everything:
         return 0 if tutor.grade_all(a.files, a.time_limit) else 1
     if not a.files:
-        raise InputError("grade: no file is given. Examples: grade tutorials/exercises/softmax.py, or grade --all")
+        one, every = command("grade tutorials/exercises/softmax.py"), command("grade --all")
+        raise InputError(f"grade: no file is given. Examples: {one}, or {every}")
     if a.hint is None:
         return 0 if tutor.grade_files(a.files, a.exercise, a.time_limit) else 1
     for file in a.files:

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         one.set_defaults(run=run)
         return one.add_argument
 
-    about = "train a model (without options: a character GPT on Python's help topics, about three minutes)"
+    about = "train a model (without options: a character GPT on Python's help topics, about four minutes on two cores)"
     add = command("train", "train.run", about)
     add("--out", type=Path, metavar="DIR", help="the directory of the run (default: runs/<time>)")
     moved = "--text or --from give the new place of a file that has moved"

@@ -1,4 +1,4 @@
-"""Pictures of what a transformer does; they need matplotlib (`pip install 'numpy-attention[plots]'`).
+"""Pictures of what a transformer does; they need matplotlib (`pip install matplotlib`).
 
 Each function returns a new `matplotlib.figure.Figure`, which a notebook displays at the end of a cell, and which `save`
 writes to a file. pyplot and its settings do not change. In every map zero is white, positive numbers are blue and
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import require_bools, shape_error, value_error
+from numpy_attention.errors import install, require_bools, shape_error, value_error
 from numpy_attention.files import atomic_write
 from numpy_attention.inside.c39_heads import head_name
 from numpy_attention.pieces import non_finite
@@ -375,7 +375,7 @@ def matplotlib(module: str) -> Any:
     try:
         return importlib.import_module(f"matplotlib{module}")
     except ImportError:
-        hint = "numpy_attention.app.plots needs matplotlib: pip install 'numpy-attention[plots]'"
+        hint = f"numpy_attention.app.plots needs matplotlib: {install('matplotlib')}"
         raise ModuleNotFoundError(hint, name="matplotlib") from None
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from numpy_attention.app import plots
 from numpy_attention.app.tasks import kind_of_task, make_task
-from numpy_attention.errors import InputError, one_line, shell_path
+from numpy_attention.errors import InputError, command, one_line, shell_path
 from numpy_attention.files import reading, writing
 from numpy_attention.training import c29_checkpoint as checkpoint
 from numpy_attention.training.c30_parallel import Workers
@@ -69,7 +69,7 @@ def run(a: argparse.Namespace) -> int:
             if ending.startswith("SIG"):
                 code = 128 + signal.Signals[ending]  # as in a shell
                 print(f"\nstopped by {ending} after step {trainer.step}, which is saved; continue with:")
-                print(f"  python -m numpy_attention train --resume {shell_path(directory)}", flush=True)
+                print(f"  {command(f'train --resume {shell_path(directory)}')}", flush=True)
             elif ranks.rank == 0:
                 _finish(trainer, ending)
         ranks.everyones(None)  # the first rank that ends with an error ends all: wait until rank 0 has printed

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, install
 from numpy_attention.files import StoredArray, reading
 
 Arrays = dict[str, StoredArray]  # to read one raises InputError for a number format that cannot be read here
@@ -104,4 +104,4 @@ def package(name: str, needed_by: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         root = name.partition(".")[0]
-        raise InputError(f"{needed_by} need the package {root}: pip install {root}") from None
+        raise InputError(f"{needed_by} need the package {root}: {install(root)}") from None

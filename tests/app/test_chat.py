@@ -108,7 +108,7 @@ def test_refuses_models_that_cannot_chat_in_one_line(
 ) -> None:
     monkeypatch.setenv("NUMPY_ATTENTION_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert "python -m numpy_attention fetch smollm2" in refused(capsys, "chat", "smollm2")
+    assert "-m numpy_attention fetch smollm2" in refused(capsys, "chat", "smollm2")
     assert "not to chat; use sample" in refused(capsys, "chat", FOLDER)
     assert "only a GPT can talk" in refused(capsys, "chat", tiny.write(tmp_path, "bert"))
     assert "--seed must be at least 0" in refused(capsys, "chat", path, "--seed", "-1")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from numpy_attention.app.main import main
+from numpy_attention.errors import command, install
 from numpy_attention.pretrained.fetch import SOURCES
 from tests.app.commands import refused
 
@@ -19,6 +20,39 @@ def test_command_line_runs_as_a_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("The ")
     assert len(done.stdout) == len("The ") + 20 + 1
+
+
+def test_printed_command_starts_with_the_program_that_the_reader_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "my env" / "bin"
+    monkeypatch.delenv("UV_RUN_RECURSION_DEPTH", raising=False)
+    monkeypatch.setattr(sys, "argv", ["/book/numpy_attention/__main__.py", "train"])
+    monkeypatch.setattr(sys, "executable", str(programs / "python3"))
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
+    assert command("train") == "python3 -m numpy_attention train"
+    monkeypatch.setattr(sys, "prefix", str(programs.parent))
+    assert command("train") == f"'{programs / 'python3'}' -m numpy_attention train"
+    monkeypatch.chdir(tmp_path)
+    assert command("train") == "'my env/bin/python3' -m numpy_attention train"
+    assert install("tqdm") == "'my env/bin/python3' -m pip install tqdm"
+    monkeypatch.setattr(sys, "argv", [str(programs / "numpy-attention"), "train"])
+    assert command("train") == "'my env/bin/numpy-attention' train"
+    monkeypatch.setattr("shutil.which", lambda name: str(programs / name))  # the environment is active
+    assert command("train") == "numpy-attention train"
+    monkeypatch.setenv("UV_RUN_RECURSION_DEPTH", "1")
+    assert command("train") == "uv run numpy-attention train"
+    assert install("tqdm") == "uv pip install tqdm"
+    monkeypatch.setattr(sys, "argv", ["/book/numpy_attention/__main__.py", "train"])
+    assert command("train") == "uv run python -m numpy_attention train"
+
+
+@pytest.mark.parametrize("started", ["-mnumpy_attention", "tutorials/one_page_gpt.py"])
+def test_without_numpy_one_line_says_how_to_install_it(started: str) -> None:
+    command = [sys.executable, "-E", "-S", started]  # -S: without installed packages
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "pip install numpy" in done.stderr
 
 
 def test_refuses_missing_and_unknown_commands(capsys: pytest.CaptureFixture[str]) -> None:

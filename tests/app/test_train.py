@@ -13,7 +13,7 @@ import pytest
 
 from numpy_attention.app.main import main
 from numpy_attention.app.tasks import TASKS
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, command
 from numpy_attention.training import c29_checkpoint as checkpoint
 from numpy_attention.training.c27_data import read_text
 from numpy_attention.training.c32_trainer import Trainer
@@ -64,9 +64,10 @@ def test_signal_ends_the_run_after_saving(tmp_path, text, monkeypatch, capsys, n
     monkeypatch.setattr(Trainer, "one_step", one_step)
     out, err = last_lines(capsys, code, "train", "--text", text, "--out", directory, *SIZES)
     assert err == ""
+    again = command(f"train --resume '{directory}'")
     assert out.endswith(
         f"\nstopped by {number.name} after step 5, which is saved; continue with:\n"
-        f"  python -m numpy_attention train --resume '{directory}'\n"
+        f"  {again}\n"
     )
     assert checkpoint.load_arrays(directory / checkpoint.NAME)[1]["step"] == 5
 

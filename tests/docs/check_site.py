@@ -1,7 +1,8 @@
 """Check a built site: python tests/docs/check_site.py build/site [--browser] [--screenshots FOLDER]
 
 Without options, only the files are checked: every link and anchor has a target inside the site, nothing is loaded from
-a network, no formula and no markup is left as raw text, every picture has a description. With --browser the pages (of
+a network, no formula and no markup is left as raw text, every picture has a description, and docs/fingers.html and
+docs/one_page.html have the text of the pages of the site. With --browser the pages (of
 those with a file of source every eighth) are opened in headless Chromium (needs the package playwright and Debian's
 chromium), with the width of a desktop and of a phone: formulas are rendered, nothing is wider than the window, no code
 scrolls, both themes work, and the search finds a name. On paper, no code is cut, all details are open, no menu covers
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
+ROOT = Path(__file__).parents[2]
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1400, "height": 1000}
 PAPER = {"width": 794, "height": 1123}  # A4
@@ -111,6 +113,42 @@ class Page(HTMLParser):
             self.raw.append(data.strip()[:80])
 
 
+class Article(HTMLParser):
+    """The visible text of a page's article, without spaces, formulas and line numbers, and with plain quotes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text = ""
+        self._open = [("", False)]  # tag, and whether its text counts
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        without = {"headerlink", "linenos", "math"} & set((dict(attrs).get("class") or "").split())
+        if tag not in VOID:
+            inside = tag == "article" or self._open[-1][1]
+            self._open.append((tag, inside and not without and tag not in ("script", "style")))
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open[-1][0] and self._open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self._open[-1][1]:
+            self.text += "".join(data.split()).translate(str.maketrans("“”‘’", "\"\"''"))
+
+
+def check_single_files(site: Path) -> list[str]:
+    """The pages that are also single files in docs: the place where the text of the file differs, one line each."""
+    wrong = []
+    for name in ("fingers.html", "one_page.html"):
+        of_site, of_file = Article(site / name).text, Article(ROOT / "docs" / name).text
+        at = next((n for n, (a, b) in enumerate(zip(of_site, of_file)) if a != b), min(len(of_site), len(of_file)))
+        if of_site != of_file or not of_file:
+            wrong.append(f"{name}: the site has {of_site[at : at + 40]!r}, docs/{name} has {of_file[at : at + 40]!r}; "
+                         "was it made by `python -m docs.one_file`?")
+    return wrong
+
+
 def check_files(site: Path) -> list[str]:
     """The errors found in the files, one line each."""
     pages = {path: Page(path) for path in sorted(site.rglob("*.html"))}
@@ -131,7 +169,7 @@ def check_files(site: Path) -> list[str]:
                 wrong.append(f"{name}: the target of {link} does not exist")
             elif anchor and target in pages and unquote(anchor) not in pages[target].ids:
                 wrong.append(f"{name}: the anchor of {link} does not exist")
-    return wrong
+    return wrong + check_single_files(site)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -25,16 +26,21 @@ def after(marker: str, page: str = README) -> str:
     return found[1]
 
 
-def test_only_the_first_command_makes_the_virtual_environment() -> None:
-    venv, install, sample = after("first command").splitlines()
-    assert (venv, sample) == ("python3 -m venv .venv", ".venv/bin/python -m numpy_attention sample")
-    assert install.startswith(".venv/bin/pip install ")
-    assert README.count("-m venv") == 1
+def test_two_lines_do_all_their_set_up_with_python_alone_and_the_same_with_uv() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for marker, uv in zip(["first command", "test command"], after("uv commands").splitlines()):
+        venv, install, program = after(marker).strip().split(" && ")
+        assert venv == "python3 -m venv .venv"
+        named = re.fullmatch(r'\.venv/bin/pip install -q "\.\[([\w,]+)\]"', install)
+        assert named
+        assert set(named[1].split(",")) <= set(extras)
+        with_extras = "".join(f"--extra {name} " for name in named[1].split(","))
+        assert uv == f"uv run {with_extras}{program.removeprefix('.venv/bin/')}"
 
 
-@each(["train command", "test command", "chat commands"])
-def test_other_commands_use_this_environment(marker: str) -> None:
-    assert all(line.startswith((".venv/bin/pip ", ".venv/bin/python ")) for line in after(marker).splitlines())
+@each(["one page", "train command", "gradcheck command", "chat commands"])
+def test_other_commands_install_nothing(marker: str) -> None:
+    assert all(line.startswith(".venv/bin/python ") for line in after(marker).splitlines())
 
 
 def test_every_file_that_the_readme_links_exists() -> None:

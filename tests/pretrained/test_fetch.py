@@ -105,7 +105,7 @@ def test_error_for_an_unknown_name_lists_the_known_names(cache, tmp_path):
         fetch("gpt5")
     with pytest.raises(InputError, match="no file, folder or model called gpt5; known models are smollm2, minilm"):
         located("gpt5")
-    with pytest.raises(InputError, match="smollm2 is not here yet; get it with: python -m numpy_attention fetch sm"):
+    with pytest.raises(InputError, match=r"smollm2 is not here yet; get it with: .* fetch smollm2$"):
         located("smollm2")
     (tmp_path / "gpt5").write_text("")
     assert located(str(tmp_path / "gpt5")) == tmp_path / "gpt5"

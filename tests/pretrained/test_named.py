@@ -28,7 +28,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_name_means_the_fetched_model_unless_a_folder_has_that_name(cache: Path) -> None:
-    with pytest.raises(InputError, match="python -m numpy_attention fetch smollm2"):
+    with pytest.raises(InputError, match="-m numpy_attention fetch smollm2"):
         load_model("smollm2", GPT, "talk")
     tiny.write(cache, "llama gguf").rename(cache / SOURCES["smollm2"].model)
     assert isinstance(load_model("smollm2", GPT, "talk")[0], GPT)

@@ -32,6 +32,7 @@ def test_endless_loop_is_stopped_and_its_line_is_named(tmp_path: Path) -> None:
     assert code == 1
     assert "No answer after 1 seconds. Python was in gelu_backward, line" in output
     assert "is there an endless loop?" in output
+    assert "--time-limit" in output
     assert "The file printed:\n    so\n    so\n" in output
     assert output.count("    so\n") == 12
     assert "... and more lines" in output
@@ -95,7 +96,7 @@ def test_table_shows_state_of_every_exercise(tmp_path: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(("arguments", "words"), [
     (["no_such_file.py"], "there is no file no_such_file.py"),
     ([__file__], f"grade: add --exercise NAME, because {__file__} names no exercise; the exercises are embedding"),
-    ([str(FOLDER)], "is a folder; grade all its exercises with: grade --all "),
+    ([str(FOLDER)], "is a folder; grade all its exercises with: "),
     (["softmax.py", "--time-limit", "-1"], "--time-limit must be more than 0 seconds, got -1"),
 ])
 def test_wrong_argument_gives_one_line(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from numpy_attention.errors import InputError
+from numpy_attention.errors import InputError, install
 from numpy_attention.models.c22_sequence_classifier import SequenceClassifier
 from numpy_attention.training.c28_loop import Batch
 from numpy_attention.training.c30_parallel import Workers
@@ -66,6 +66,6 @@ def load_images() -> Batch:
     try:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError:
-        raise InputError("the task digits needs scikit-learn's images: pip install scikit-learn") from None
+        raise InputError(f"the task digits needs scikit-learn's images: {install('scikit-learn')}") from None
     data = datasets.load_digits()
     return (data.images / 16.0).astype(np.float32), data.target.astype(np.int64)
