@@ -123,13 +123,14 @@ def _check(problem: Callable[[Options, Sequence[str]], Problem], f: Callable[...
 def check(
     problem: Problem, seed: int = 0, exhaustive: int = EXHAUSTIVE, sample: int | None = None, reference: str = "both",
     rtol: float = 0.0, atol: float = 0.0, structure: bool | Iterable[str] = True, skip: Inputs | None = None,
-    nondet: float = 0.0,
+    nondet: float = 0.0, explain: bool = True,
 ) -> Report:
     """Check a problem: the shapes and dtypes of the gradients, their values and, with `structure`, their robustness.
 
     Arrays of up to `exhaustive` elements are compared element by element, larger ones by random directions and
     bisection in about a thousand calls. With `sample`, only this many elements of all arrays together are
-    compared, drawn from `seed`; this makes thousands of checks affordable.
+    compared, drawn from `seed`; this makes thousands of checks affordable. Without `explain`, the report of a wrong
+    gradient has no diagnosis.
 
     Raises: GradientError, when a gradient is wrong or cannot be resolved
     """
@@ -150,7 +151,8 @@ def check(
 
     result = Report(problem.name, reports, seed, problem.calls, why_not=why_not)
     if result.wrong:
-        _explain(result, point, rng)
+        if explain:
+            _explain(result, point, rng)
     else:  # a report of wrong values is more helpful than a failed check of robustness
         result.notes = check_structure(problem, dy, grads, seed, rtol, atol, robust) if result.ok else []
     result.calls = problem.calls

@@ -21,10 +21,11 @@ derivative along the left half of v shows which half is wrong: 20 halvings find 
 """
 
 import contextlib
+import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,6 +66,7 @@ EXHAUSTIVE = 1500  # larger arrays are compared along directions
 DIRECTIONS = 3
 FOUND = 12  # so many wrong elements of a large array are enough to show a pattern
 SAMPLE = 48  # random elements of a large array that are compared one by one if many are wrong
+NOT_ANALYTIC = ("abs", "absolute", "var", "std", "norm", "sign")  # functions that a complex step does not pass
 CORNERS = 64  # at most so many elements of a large array are compared one by one at corners
 
 
@@ -242,7 +244,18 @@ def reference_at(
             if known and abs(found.value - derivative) <= 2 * found.error + 1e-9 * terms:
                 return exact, ""
             why = "find another derivative" if known and way is refined else why
-    return None, f"differences {why} along a random direction"
+    return None, f"differences {why} along a random direction{_not_analytic(point.problem)}"
+
+
+def _not_analytic(problem: Problem) -> str:
+    """The functions without a complex step that the checked function, or a function of its module, calls by name."""
+    op: Any = inspect.unwrap(getattr(problem, "op", problem.call))
+    codes = [code for one in (op, getattr(op, "forward", None)) if (code := getattr(one, "__code__", None))]
+    around = getattr(op, "__globals__", {})
+    called: list[Any] = [around.get(name) for code in codes for name in code.co_names]
+    codes += [one.__code__ for one in called if hasattr(one, "__code__")]
+    used = [name for name in NOT_ANALYTIC if any(name in code.co_names for code in codes)]
+    return f"; the function calls {' and '.join(used)}, which a complex step does not pass" * bool(used)
 
 
 def compare_all(

@@ -13,6 +13,7 @@ The first line of a right report counts the elements that could not be checked (
 """
 
 import math
+import textwrap
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -212,7 +213,8 @@ class Report:
             slope = f"the Taylor remainder falls with slope {self.slope:.2f}"
             lines.append(f"second opinion: {slope} (about 2 is right, about 1 is wrong)")
         if self.why_not:
-            lines.append(f"compared with differences, since the complex step cannot be used: {self.why_not}"[:150])
+            why = f"compared with differences, since the complex step cannot be used: {self.why_not}"
+            lines.append(textwrap.shorten(why, 220, placeholder=" ..."))
         if self.diagnosis:
             lines.append("likely mistake: " + self.diagnosis)
         if self.calls:  # without calls, the gradients were given

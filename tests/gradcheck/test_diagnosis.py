@@ -97,7 +97,7 @@ def test_the_diagnosis_has_a_budget_of_time(rng: np.random.Generator, monkeypatc
 @pytest.mark.parametrize(("said", "f", "vjp"), [
     ("divided by 3 (axis 0 of x) once too often", np.sin, lambda dy, x: dy * np.cos(x) / 3),
     ("right up to a factor of 1 +1.0e-03", np.sin, lambda dy, x: 1.001 * dy * np.cos(x)),
-    ("shifted by one along axis 1", lambda x: 3 * x, lambda dy, x: np.pad(3 * dy, ((0, 0), (1, 0)))[:, :-1]),
+    ("shifted by 1 along axis 1", lambda x: 3 * x, lambda dy, x: np.pad(3 * dy, ((0, 0), (1, 0)))[:, :-1]),
     ("a permutation instead of its inverse", lambda x: np.sort(x, axis=1),
      lambda dy, x: np.take_along_axis(dy, np.argsort(x, axis=1), 1)),
     ("in the wrong direction over the places along axis 1", lambda x: np.cumsum(np.sin(x), axis=1),

@@ -50,6 +50,7 @@ class Evidence:
         self.most = self.problem.calls + CALLS
         self.deadline = time.monotonic() + SECONDS
         self.cache: Any = None
+        self.explained: set[str] = set()  # arguments whose gradients have a relation to the right ones
         # The complex step was confirmed for every gradient, so one call gives a derivative to the last digit.
         self.analytic = all(one.reference == "complex step" for one in self.report.arguments.values())
 
@@ -201,6 +202,7 @@ def diagnose(evidence: Evidence) -> str:
     for report in wrong:
         if mistake := relations.relation(report, evidence):
             mistakes.setdefault(mistake, []).append(report.symbol)
+            evidence.explained.add(report.name)
     sentences = [f"{', '.join(symbols)}: {mistake}" for mistake, symbols in mistakes.items()]
     if sum(map(len, mistakes.values())) < len(wrong) and (found := _first(evidence, evidence.experiments())):
         sentences = [found, *sentences]

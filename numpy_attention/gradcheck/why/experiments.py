@@ -250,7 +250,7 @@ def of_a_layers_input(evidence: "Evidence") -> Iterator[str]:
         inputs = ", ".join(f"d{name}" for name in sorted(evidence.names))
         yield (
             f"the gradients of all parameters are right, only {inputs} is wrong: a path to the input is missing or "
-            "added twice (the residual path? one of q, k and v?)"
+            "added twice: how often does the forward use the input?"
         )
 
 
@@ -314,8 +314,8 @@ def _sums_and_lengths(evidence: "Evidence") -> Iterator[str]:
                 )
             if given_zero and not right_zero:
                 yield (
-                    f"{report.symbol} sums to zero along axis {axis}, as before a softmax, but must not: is the "
-                    "residual path missing, or are the weights divided by another sum than in the forward?"
+                    f"{report.symbol} sums to zero along axis {axis}, as before a softmax or a norm, but must not: is "
+                    "another path to the input missing, or is a number divided by another sum than in the forward?"
                 )
             if near(np.linalg.norm(right, axis=axis), np.linalg.norm(given, axis=axis), close / n):
                 yield (

@@ -55,9 +55,11 @@ RATIOS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of a wrong slope an
 def of_steps(evidence: "Evidence") -> Iterator[str]:
     """The step of the forward that has a wrong derivative in the backward."""
     names = evidence.names
+    others = [name for name in names if name not in evidence.explained]
     small = sum(one.size for one in (*evidence.arrays.values(), *evidence.scalar.y)) <= LARGE
     if small and not evidence.problem.complex:
-        for some in [names, *([name] for name in names if len(names) > 1)]:
+        several = [some for some in ([others, names] if others != names else [names]) if len(some) > 1]
+        for some in [*several, *([name] for name in others)]:
             yield from itertools.islice(_Search(evidence, some).found(), 1)
 
 
@@ -139,7 +141,7 @@ class _Search:
             if some and self.explains(some, 0, _overwritten([self.visits[site] for site in some], order)) is not None:
                 yield self.sentence(some[0], 0, (
                     "the path through {operand} keeps only the last of several terms where an index repeats or windows "
-                    "overlap: add the terms (np.add.at, +=)"
+                    "overlap: add the terms (np.add.at, or += in place of =)"
                 ))
         for call in dict.fromkeys(call for site, _, _ in self.moving for call in site.calls):
             others = {one.place for site in self.visits for one in site.calls if one.name == call.name}
@@ -168,6 +170,8 @@ class _Search:
         return " and ".join(f"d{name}" for name in self.names)
 
     def sentence(self, site: "Site", operand: int, words: str) -> str:
+        if site.is_sum() and operand == 0 and words == "the path through {operand} is missing":
+            return f"{self.gradients}: of {site.quoted()}, only the last term is kept: does = replace +=?"
         operands = [f"`{one}`" for one in site.operands()] + ["an operand"] * 9  # without source, no operand has a name
         same = {one.calls for one in self.visits if one._replace(calls=()) == site._replace(calls=())}
         where = f"{site.quoted()}, called by {site.calls[0].quoted()}" if len(same) > 1 else site.quoted()
@@ -306,6 +310,11 @@ class Site(NamedTuple):
         text, tree = self.source()
         of_the_book = f" of {Path(self.file).name}" if "numpy_attention" in Path(self.file).parts else ""
         return f"{f'`{text}`' if tree else f'step {self.name}'} (line {self.place[0]}{of_the_book})"
+
+    def is_sum(self) -> bool:
+        """Whether this is the addition of Python's sum(...): its operands are the sum so far and the next term."""
+        tree = self.source()[1]
+        return isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "sum"
 
     def operands(self) -> list[str]:
         """The source of each operand; the first one of a method is its array."""

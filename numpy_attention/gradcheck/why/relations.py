@@ -79,9 +79,11 @@ def factor_in_words(factor: float, evidence: "Evidence", close: float = 1e-6) ->
     """The mistake that a factor indicates, and whether the factor is one of the known ones."""
     if abs(factor - 1) < CLOSE:
         return f"right up to a factor of 1 {factor - 1:+.1e}: a rounded constant, or eps at a wrong place?", False
-    for number, mistake in _known_factors(evidence):
-        if abs(factor - number) <= close * abs(number):
-            return mistake, True
+    fitting = [words for number, words in _known_factors(evidence) if abs(factor - number) <= close * abs(number)]
+    if fitting:  # 2 can be a term that is added twice, or the sqrt of a width of 4
+        last = [f"axis {x.ndim - 1} of {name}" for name, x in evidence.arrays.items() if x.ndim > 1]
+        scales = [one for one in fitting[1:] if one.startswith("sqrt of") and any(axis in one for axis in last)]
+        return "; or ".join([fitting[0], *scales[:1]]), True
     return f"right up to the constant factor {factor:.6g}", False
 
 
@@ -89,7 +91,7 @@ def _known_factors(evidence: "Evidence") -> Iterator[tuple[float, str]]:
     """Numbers of the formula, each with the mistake that causes this factor; the simplest first."""
     yield -1, "the sign is wrong"
     yield 2, "twice what it should be: a term is added twice, or a factor 1/2 is missing"
-    yield 0.5, "half of what it should be: a factor 2 or one of two uses is missing, or a mean replaces a sum over 2?"
+    yield 0.5, "half of what it should be: a factor 2 or one of two uses is missing, or a mean replaces a sum over 2"
     for name, value in evidence.problem.options.items():
         if isinstance(value, float) and value not in (0.0, 1.0):
             yield value, f"{name} is applied once too often"
@@ -216,7 +218,8 @@ def _off_in_each_row(report: ArgumentReport, evidence: "Evidence", slack: np.nda
     path = f"by a multiple of {report.name}: is the path through the"
     output = "by a multiple of the output: is the path through a sum (of a softmax, `- sum(dy * w)`) missing?"
     for axis in (axis for axis in reversed(range(off.ndim)) if off.shape[axis] > 2):
-        row = f"every row along axis {axis}"
+        kind = {off.ndim - 1: "row", 0: "column" if off.ndim == 2 else "vector"}.get(axis, "vector")
+        row = f"every {kind} (along axis {axis})"
         if report.wrong.any(axis=axis).all() and largest(off + right) > 1e-6 * largest(right) and multiple(right, axis):
             return (
                 f"{row} has the right direction and a wrong length: is a factor that differs from row to row, such as "
@@ -238,11 +241,13 @@ def _moved(report: ArgumentReport, slack: np.ndarray) -> str:
     """The mistake, if the right numbers are shifted by one place along an axis, or are in another order; else ""."""
     close = 4 * float(slack.max())
     for axis, n in enumerate(report.shape):
-        later, earlier = range(1, n), range(n - 1)
-        for ours, theirs in ((later, earlier), (earlier, later)) if n > 2 else ():
-            moved = report.numeric.take(theirs, axis)
-            if np.ptp(moved) > 100 * close and largest(report.analytic.take(ours, axis) - moved) <= close:
-                return f"shifted by one along axis {axis}: an index off by one, or a padding cut at the wrong side?"
+        for by in range(1, n - 1):
+            later, earlier = range(by, n), range(n - by)
+            for ours, theirs in ((later, earlier), (earlier, later)):
+                moved = report.numeric.take(theirs, axis)
+                if np.ptp(moved) > 100 * close and largest(report.analytic.take(ours, axis) - moved) <= close:
+                    off_by = "an index off by one" if by == 1 else f"an index off by {by}"
+                    return f"shifted by {by} along axis {axis}: {off_by}, or a padding cut at the wrong side?"
     if same_numbers(report.analytic[report.wrong], report.numeric[report.wrong]):
         return f"the right numbers are in the wrong places: {ORDER}"
     return ""
