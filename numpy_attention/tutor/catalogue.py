@@ -76,8 +76,20 @@ def _exercise(text: ExerciseText, page: Page) -> Exercise:
         parts=lists.get("Allowed", ()), from_scratch="Forward" in lists, not_allowed=lists.get("Not allowed", ()),
     )
     subjects = made.subjects
-    known = (one for one in MISTAKES.values() if one.covers in subjects)
-    return replace(made, mistakes=tuple(one for one in known if one.name not in lists.get("Not recognized", ())))
+    known = [one for one in MISTAKES.values() if one.name not in lists.get("Not recognized", ())]
+    return replace(
+        made, mistakes=tuple(one for one in known if one.covers in subjects),
+        in_parts=tuple(
+            one.in_a_part_of(subject, home) for subject in subjects for home in [_home(subject, page)]
+            for one in known if one.home is not home and _calls(home, one)
+        ),
+    )
+
+
+def _calls(home: types.ModuleType, mistake: Mistake) -> bool:
+    """Whether a module imports the op or the layer of a mistake."""
+    name = mistake.covers if mistake.covers[0].isupper() else f"{mistake.covers}_backward"
+    return hasattr(home, name) and getattr(home, name) is getattr(mistake.home, name, None)
 
 
 def _all(name: str) -> dict[str, Any]:

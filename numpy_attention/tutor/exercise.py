@@ -21,11 +21,14 @@ from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Entry, entry_of
 from numpy_attention.tutor.mistake import Mistake
+from numpy_attention.tutor.outputs import likely_mistake
 from numpy_attention.tutor.page import Row
 
 Check = Callable[[Any, int], None]  # raises AssertionError for a wrong answer; the int is a seed
 Questions = Iterator[tuple[str, tuple[Any, ...]]]
 MAX_NUMBERS = 24  # messages show only the shape of a larger array
+WIDTH = 100  # characters of a line that shows numbers
+LIKELY = "likely mistake: "
 SEEDS = (0, 1, 2)
 WRONG_DTYPE = " must have dtype "
 WIDENED = (
@@ -42,9 +45,14 @@ class Try:
     names: Mapping[str, Any]  # which the cells of the row may use
 
     @property
+    def title(self) -> str:
+        """The name of the case."""
+        return self.row["try"]
+
+    @property
     def name(self) -> str:
         """The name of the op or class."""
-        return self.row["try"].partition(":")[0]
+        return self.title.partition(":")[0]
 
     @property
     def needed(self) -> dict[str, str]:
@@ -56,7 +64,7 @@ class Try:
     def entry(self, module: Any) -> Entry:
         """The entry for the functions of a module: a student's file, or our own."""
         answers = {name: getattr(module, name) for name in self.needed}
-        return entry_of({**self.row, "case": self.row["try"], "tolerance": "1e-4"}, {**self.names, **answers})
+        return entry_of({**self.row, "case": self.title, "tolerance": "1e-4"}, {**self.names, **answers})
 
 
 def with_our_forward(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> Problem:
@@ -102,13 +110,12 @@ class Quiz:
             message = difference(answer, expected, names=self.returns)
             if message or not same(arguments, given):
                 names = list(inspect.signature(self.right).parameters)
-                numbers = [
-                    *(f"  {name} = {value_text(one)}" for name, one in zip(names, arguments)),
-                    f"  yours: {value_text(answer)}", f"  right: {value_text(expected)}",
-                ]
+                numbers = [line for name, one in zip(names, arguments) for line in shown(name, one)]
+                numbers += [*shown("yours:", answer), *shown("right:", expected)]
+                likely = likely_mistake(self.right, dict(zip(names, arguments)), answer, expected) if message else ""
                 raise AssertionError("\n".join([
                     message or "the arguments were changed in place; they belong to the caller",
-                    *filter(None, [self.advise(answer)]),
+                    *filter(None, [self.advise(answer), likely and LIKELY + likely]),
                     *([] if WRONG_DTYPE in message else numbers),  # numbers do not show a dtype
                 ]))
 
@@ -143,6 +150,7 @@ class Exercise:
     tries: tuple[Try, ...] = ()
     quizzes: Mapping[str, Quiz | Trial] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()  # known mistakes that the tutor can recognize in an answer
+    in_parts: tuple[Mistake, ...] = ()  # those of the ops that the right answer calls
     memory: Callable[[Any], None] | None = None
     parts: tuple[str, ...] = ()  # backwards and layers of the package that an answer may use
     from_scratch: bool = False  # the student writes the forward too
@@ -218,6 +226,18 @@ def _difference_of_arrays(answer: Any, expected: np.ndarray, what: str) -> str:
     at = tuple(int(i) for i in np.argwhere(off)[0])
     place = f" at [{', '.join(map(str, at))}]" if at else ""
     return f"{what}{place} is {answer[at]:.6g}, but must be {expected[at]:.6g}"
+
+
+def shown(name: str, value: Any, digits: int = 4) -> list[str]:
+    """Lines that show the value of a name: one line, or one line for each row if it is too long."""
+    head = f"  {name} " if ":" in name else f"  {name} = "
+    line = head + value_text(value, digits)
+    if len(line) <= WIDTH or not isinstance(value, np.ndarray):
+        return [line]
+    text = np.array2string(
+        value, precision=digits, suppress_small=True, separator=", ", max_line_width=WIDTH, prefix=head
+    )
+    return (head + text).splitlines()
 
 
 def value_text(value: Any, digits: int = 4) -> str:

@@ -9,6 +9,7 @@
 The smallest example shows the numbers. A larger example, with sizes that all differ, shows the pattern of the error.
 """
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -21,13 +22,13 @@ from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.answer import Exit, message_of
 from numpy_attention.tutor.entry import Entry
-from numpy_attention.tutor.exercise import MAX_NUMBERS, WIDENED, Exercise, value_text, with_our_forward
+from numpy_attention.tutor.exercise import LIKELY, MAX_NUMBERS, WIDENED, Exercise, shown, value_text, with_our_forward
 from numpy_attention.tutor.guard import NotOwnWork
+from numpy_attention.tutor.mistake import Mistake
 from numpy_attention.tutor.page import exercise_texts
 from numpy_attention.tutor.properties import OtherDtype
-from numpy_attention.tutor.recognize import recognize
+from numpy_attention.tutor.recognize import recognize, recognize_change, recognize_two
 
-LIKELY = "likely mistake: "
 MAX_ARGUMENTS = 4  # limit of the arguments that are shown in numbers
 
 Explanation = tuple[list[str], str]  # the lines, and a summary in one line
@@ -57,22 +58,63 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
         checked = exercise_texts()[exercise.name].checked
         return "to do", [todo, "", f"What will be checked: {checked}"], "not written yet"
     known = recognize(exercise, module, subject)
+    changes = [] if known else recognize_change(exercise, module, subject)
+    two = [] if known or changes or subject in exercise.quizzes else recognize_two(exercise, module, subject)
+    explained = bool(known) or len(two) > 1  # then a likely mistake is not needed
     if not isinstance(error, AssertionError):
         lines, summary = _explain_exception(failure)
     elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
-        lines, summary = _explain_gradient(failure, failure.entry, error.report)
-        if known:  # then the likely mistake is not needed
-            lines = [line for line in lines if not line.startswith(LIKELY)]
+        entries = [one.entry(module) for one in exercise.tries if one.name == subject]
+        lines, summary = _explain_gradient(failure, failure.entry, error.report, entries, not explained)
     else:
         lines, summary = _explain_property(failure)
-    lines += ["", "This is one of these known mistakes:"] if len(known) > 1 else []
+    if explained:
+        lines = [line for line in lines if not line.startswith(LIKELY)]
+    if changes:
+        lines = [line for line in lines if "no simple rule found" not in line]
+        named, names = _changes(changes), "; ".join(changes)
+    else:
+        named, names = _known_mistakes(known) if known else _two_mistakes(two)
+    return "wrong" if isinstance(error, AssertionError) else "broken", [*named, *lines], names or summary
+
+
+def _known_mistakes(known: list[Mistake]) -> Explanation:
+    """The known mistake of an answer; several, if their results are the same."""
+    if len(known) == 1:
+        mistake = known[0]
+        return _mistake(f"This is a known mistake, `{mistake.name}`", mistake), _summary(mistake)
+    lines = ["This is one of these known mistakes:", ""]
     for mistake in known:
-        name = f"`{mistake.name}`" if len(known) > 1 else f"This is a known mistake, `{mistake.name}`"
-        lines += ["", f"{name}: {mistake.wrong}", f"How it hides: {mistake.hides}"]
-        summary = f"known mistake `{mistake.name}`: {mistake.wrong}"
-    if len(known) > 1:
-        summary = f"one of the known mistakes {', '.join(f'`{mistake.name}`' for mistake in known)}"
-    return "wrong" if isinstance(error, AssertionError) else "broken", lines, summary
+        lines += _mistake(f"`{mistake.name}`", mistake)
+    return lines, f"one of the known mistakes {', '.join(f'`{mistake.name}`' for mistake in known)}"
+
+
+def _two_mistakes(two: list[tuple[list[str], Mistake | str]]) -> Explanation:
+    """Two mistakes of one answer, one after the other, each with the cases that show it."""
+    lines: list[str] = ["These are two mistakes."] if len(two) > 1 else []
+    for cases, mistake in two:
+        where = f"In the case{'s' * (len(cases) > 1)} {' and '.join(f'`{case}`' for case in cases)}"
+        if isinstance(mistake, str):
+            lines += [f"{where} there is also a second mistake. {mistake}", ""]
+        else:
+            lines += _mistake(f"{where}, a known mistake, `{mistake.name}`", mistake)
+    return lines, "; ".join(_summary(mistake) for _, mistake in two)
+
+
+def _changes(changes: list[str]) -> list[str]:
+    """The changes of a right solution that give the numbers of the answer."""
+    if len(changes) == 1:
+        return [f"A right solution with one change gives the same numbers: {changes[0]}.", ""]
+    head = f"A right solution with {len(changes)} changes gives the same numbers:"
+    return [head, *(f"({i}) {words}." for i, words in enumerate(changes, 1)), ""]
+
+
+def _mistake(head: str, mistake: Mistake) -> list[str]:
+    return [f"{head}: {mistake.wrong}", f"How it hides: {mistake.hides}", ""]
+
+
+def _summary(mistake: Mistake | str) -> str:
+    return mistake if isinstance(mistake, str) else f"known mistake `{mistake.name}`: {mistake.wrong}"
 
 
 def _explain_exception(failure: Failure) -> Explanation:
@@ -80,25 +122,41 @@ def _explain_exception(failure: Failure) -> Explanation:
     error = failure.error
     summary = f"stopped with {'exit' if isinstance(error, Exit) else type(error).__name__}: {_first_line(error)}"
     unfit = "could not be broadcast" in summary
-    lines = [summary + place_of(error), *matmul_hints(error)]
+    lines = [summary + place_of(error), *shape_hints(error)]
     if unfit and _lacks_one_axis(summary):
         lines += ["One of the shapes lacks an axis: is there a sum, mean or max without keepdims=True?"]
     # If shapes do not match, the shapes are shown instead of the numbers.
-    return lines + _example(failure, "The smallest example found that raises this error:", numbers=not unfit), summary
+    return lines + _example(failure, "The smallest example found that raises this error", numbers=not unfit), summary
 
 
-def _explain_gradient(failure: Failure, entry: Entry, report: Report) -> Explanation:
+def _explain_gradient(
+    failure: Failure, entry: Entry, report: Report, entries: list[Entry], diagnosis: bool
+) -> Explanation:
     """Both gradients in numbers, and the checker's report for a larger example."""
+    front = _axes_of_one(_arrays(failure, entry))
     lines = _example(failure)[1:]
     wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= MAX_NUMBERS]
     for argument in wrong[:MAX_ARGUMENTS]:
-        yours, differences = _distinguishable(argument.analytic, argument.numeric)
-        lines += [f"  {argument.symbol}, yours:       {yours}", f"  {argument.symbol}, differences: {differences}"]
-    other = _report_of_a_larger_example(entry, failure.right or entry)
-    said = (other or str(failure.error)).splitlines()
+        yours, differences = _without(front, argument.analytic), _without(front, argument.numeric)
+        digits = next((n for n in range(4, 16, 2) if value_text(yours, n) != value_text(differences, n)), 16)
+        lines += shown(f"{argument.symbol}, yours:      ", yours, digits)
+        lines += shown(f"{argument.symbol}, differences:", differences, digits)
+    other = _report_of_a_larger_example(entries, diagnosis)
+    said = (other or _full_report(failure, entry)).splitlines()
+    said = [line for line in said if not line.startswith("compared with differences")]  # of the forward, not the answer
     lines += ["", "For another, larger example (its arrays are not shown):"] if other else [""]
     likely = [line for line in said if line.startswith(LIKELY)]
     return lines + said, likely[0] if likely else _first_line(failure.error)
+
+
+def _full_report(failure: Failure, entry: Entry) -> str:
+    """The checker's report for the smallest example, with a diagnosis."""
+    try:
+        with np.errstate(all="ignore"):
+            check(with_our_forward(entry, failure.right or entry, failure.seed, failure.sizes), failure.seed)
+    except GradientError as error:
+        return str(error)
+    return str(failure.error)
 
 
 def _explain_property(failure: Failure) -> Explanation:
@@ -119,15 +177,17 @@ def place_of(error: Exception) -> str:
     return getattr(error, "place", "")
 
 
-def matmul_hints(error: Exception) -> list[str]:
-    """Advice for a matrix product that raises an error."""
-    if "matmul" not in str(error):
-        return []
-    hints = []
-    if "core dimension" in str(error):
+def shape_hints(error: Exception) -> list[str]:
+    """Advice for a product, a sum or another call whose arrays do not fit."""
+    text, hints = str(error), list[str]()
+    if "core dimension" in text:
         hints += ["The inner sizes of the product are not equal: is a transpose missing?"]
-    if ".T" in place_of(error):
+    if ("matmul" in text or "broadcast" in text) and ".T" in place_of(error):
         hints += ["`.T` reverses all axes, also the batch axes; swapaxes(-1, -2) exchanges only the last two axes."]
+    if "1- or 2-d" in text:
+        hints += ["np.diag takes one vector or one matrix, but here an array can have more axes, for example a batch."]
+    if "einstein sum" in text:
+        hints += ["einsum does not sum over `...`: if the input has `...`, the output needs it too; sum afterwards."]
     return hints
 
 
@@ -140,49 +200,62 @@ def _lacks_one_axis(message: str) -> bool:
     return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
-def _example(failure: Failure, title: str = "The smallest example found:", numbers: bool = True) -> list[str]:
+def _example(failure: Failure, title: str = "The smallest example found", numbers: bool = True) -> list[str]:
     """The inputs of the smallest example, as numbers or as shapes; an empty list if there is no example."""
     if failure.entry is None:
         return []
-
-    def described(value: Any) -> str:
-        return f"= {value_text(value)}" if numbers else f"of shape {np.shape(value)}"
-
-    case = failure.entry.case(failure.seed, np.float64, failure.sizes)
+    case, arrays = failure.entry.case(failure.seed, np.float64, failure.sizes), _arrays(failure, failure.entry)
+    front = _axes_of_one(arrays) if numbers else 0
     parameters = case.layer.parameters() if case.layer is not None else {}
     left_out = parameters if len(parameters) > MAX_ARGUMENTS else {}
-    lines = [f"  {name} {described(value)}" for name, value in case.inputs.items() if name not in left_out]
+    title += f" (without {'the first axis' if front == 1 else f'the first {front} axes'}, of length 1)" * (front > 0)
+    lines = ["", f"{title}:"]
+    for name, value in arrays.items():
+        if name not in left_out:
+            lines += shown(name, _without(front, value)) if numbers else [f"  {name} of shape {np.shape(value)}"]
     lines += [f"  and {len(left_out)} random parameters"] if left_out else []
-    lines += [
+    return lines + [
         f"  {name} = {value!r}" for name, value in case.options.items() if not isinstance(value, np.random.Generator)
     ]
-    try:
-        with np.errstate(all="ignore"):
-            y, _ = case.problem().run(case.inputs)
-        lines += [f"  dy {described(one)}" for one in random_cotangent(y, failure.seed)]
-    except Exception:  # the forward itself may raise
-        pass
-    return ["", title, *lines]
 
 
-def _distinguishable(yours: np.ndarray, differences: np.ndarray) -> tuple[str, str]:
-    """Both arrays as text, with enough digits to show a difference."""
-    digits = next((n for n in range(4, 16, 2) if value_text(yours, n) != value_text(differences, n)), 16)
-    return value_text(yours, digits), value_text(differences, digits)
+def _arrays(failure: Failure, entry: Entry) -> dict[str, Any]:
+    """The inputs of the smallest example, and dy if the forward runs."""
+    case = entry.case(failure.seed, np.float64, failure.sizes)
+    arrays: dict[str, Any] = dict(case.inputs)
+    with contextlib.suppress(Exception), np.errstate(all="ignore"):  # the student's forward may raise any error
+        dys = random_cotangent(case.problem().run(case.inputs)[0], failure.seed)
+        arrays |= {"dy" if len(dys) == 1 else f"dy of output {i}": dy for i, dy in enumerate(dys)}
+    return arrays
 
 
-def _report_of_a_larger_example(entry: Entry, right: Entry) -> str:
-    """The checker's report for a draw with sizes that all differ."""
-    for seed in range(8):
-        sizes = entry.sizes(np.random.default_rng(seed))
-        if any(size == 1 for name, size in sizes.items() if name not in entry.fixed):  # shows no pattern
-            continue
-        try:
-            with np.errstate(all="ignore"):
-                check(with_our_forward(entry, right, seed, None), seed)
-        except GradientError as error:
-            if error.report is not None:
-                return str(error)
-        except Exception:  # then only the smallest example is shown
-            return ""
+def _axes_of_one(arrays: dict[str, Any]) -> int:
+    """How many first axes of all arrays with more than two axes have length 1; the last two axes are always shown."""
+    shapes = [shape for shape in map(np.shape, arrays.values()) if len(shape) > 2]
+    return min((next((i for i, n in enumerate(shape[:-2]) if n != 1), len(shape) - 2) for shape in shapes), default=0)
+
+
+def _without(front: int, value: Any) -> Any:
+    """An array with more than two axes without its first axes."""
+    return value[(0,) * front] if np.ndim(value) > 2 else value
+
+
+def _report_of_a_larger_example(entries: list[Entry], diagnosis: bool) -> str:
+    """The checker's report for a draw with sizes that all differ and are larger than 1; first the case with most axes.
+
+    The checker uses the student's own forward, so it can name a line of the student's file.
+    """
+    for entry in sorted(entries, key=lambda one: -len(one.sizes(np.random.default_rng(0)))):
+        for seed in range(6):
+            sizes = entry.sizes(np.random.default_rng(seed))
+            if any(size in (1, ()) for name, size in sizes.items() if name not in entry.fixed):  # shows no pattern
+                continue
+            try:
+                with np.errstate(all="ignore"):
+                    check(entry.case(seed, np.float64, sizes).problem(), seed, explain=diagnosis)
+            except GradientError as error:
+                if error.report is not None:
+                    return str(error)
+            except Exception:  # then only the smallest example is shown
+                return ""
     return ""

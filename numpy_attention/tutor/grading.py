@@ -22,9 +22,10 @@ from numpy_attention.tutor import properties
 from numpy_attention.tutor.catalogue import ours
 from numpy_attention.tutor.compare import close
 from numpy_attention.tutor.entry import Case, Entry
-from numpy_attention.tutor.exercise import Exercise, value_text, with_our_forward
+from numpy_attention.tutor.exercise import LIKELY, Exercise, shown, with_our_forward
 from numpy_attention.tutor.explain import Failure, explain
 from numpy_attention.tutor.form import check_form
+from numpy_attention.tutor.outputs import likely_mistake
 from numpy_attention.tutor.result import STATES, Grade
 
 EXAMPLES = 12
@@ -93,14 +94,20 @@ def _every(fast: tuple[Property, ...], entry: Entry, right: Entry, seed: int, si
 
 def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
     """Check that the forward agrees with the formula. The student writes the forward only if `from_scratch`."""
-    theirs, expected = (_output(one.case(seed, np.float64, sizes)) for one in (entry, right))
-    assert close(theirs, expected), (
-        f"the forward does not agree with the formula\n  yours: {value_text(theirs)}\n"
-        f"  right: {value_text(expected)}"
-        if from_scratch else
+    case, right_case = (one.case(seed, np.float64, sizes) for one in (entry, right))
+    theirs, expected = _output(case), _output(right_case)
+    if close(theirs, expected):
+        return
+    assert from_scratch, (
         f"the forward was changed: it must return {_summary(expected)}, but returns {_summary(theirs)}; restore the "
         "forward of the exercise, because only the backward is your task"
     )
+    arguments = {**right_case.inputs, **right_case.options}
+    likely = likely_mistake(lambda **some: right_case.op(**some)[0], arguments, theirs, expected)
+    raise AssertionError("\n".join([
+        "the forward does not agree with the formula", *filter(None, [likely and LIKELY + likely]),
+        *shown("yours:", theirs), *shown("right:", expected),
+    ]))
 
 
 def _output(case: Case) -> np.ndarray:
@@ -136,7 +143,7 @@ def _gradients_are_ours(entry: Entry, right: Entry, seed: int, sizes: Sizes | No
 
 def _gradients(entry: Entry, right: Entry, seed: int, sizes: Sizes | None) -> None:
     """Run the whole checker, which also finds hidden state and changes of dy; then compare with our gradients."""
-    report = check(with_our_forward(entry, right, seed, sizes), seed)
+    report = check(with_our_forward(entry, right, seed, sizes), seed, explain=False)
     assert report.error <= entry.tolerance, f"{entry.covers}: off by {report.error:.1e}"
     _gradients_are_ours(entry, right, seed, sizes)
 

@@ -23,16 +23,35 @@ class Mistake(MistakeText):
     """A mistake that can be made: `home` is the module of the right op, layer or function."""
 
     home: types.ModuleType
+    part: "Mistake | None" = None  # the mistake of an op that the functions of `home` call; it has the edits
+
+    def in_a_part_of(self, covers: str, home: types.ModuleType) -> "Mistake":
+        """The same mistake inside a larger function: of the softmax, inside attention."""
+        return replace(self, covers=covers, home=home, part=self, edits=())
 
     @cached_property
     def _changed(self) -> list[types.ModuleType]:
         """The modules with the edits. A method may belong to a base class in another module."""
         right = getattr(self.home, self.covers)
         homes = {one.__name__: sys.modules[one.__module__] for one in right.__mro__} if isinstance(right, type) else {}
-        edits: dict[types.ModuleType, list[Edit]] = {}
+        edits: dict[types.ModuleType, list[Edit]] = {self.home: []} if self.part else {}
         for edit in self.edits:
             edits.setdefault(homes.get(edit.where.partition(".")[0], self.home), []).append(edit)
-        return [changed_module(home, of_home, self.name, self.page) for home, of_home in edits.items()]
+        changed = [changed_module(home, of_home, self.name, self.page) for home, of_home in edits.items()]
+        if part := self.part:
+            for name in (part.covers, f"{part.covers}_backward"):
+                if hasattr(changed[0], name):
+                    setattr(changed[0], name, part.made(name))
+        return changed
+
+    def and_also(self, other: "Mistake") -> "Mistake":
+        """Both mistakes in one function.
+
+        Raises: ValueError if both change the same lines.
+        """
+        if self.home is not other.home or (self.part and other.part):
+            raise ValueError(f"{self.name} and {other.name} cannot be made together")
+        return replace(self, edits=self.edits + other.edits, part=self.part or other.part)
 
     def made(self, name: str) -> Any:
         """The op, backward, function or class with this name, with the mistake."""

@@ -2,8 +2,15 @@
 
 An answer has a known mistake if the two have the same outcome on every input, and the right answer has a different
 outcome on at least one input. Sizes that all differ show a wrong transpose; some mistakes run only with equal sizes.
+
+An answer can have two mistakes. Then one known mistake has the same outcome in some cases of the exercise, and together
+with a second mistake it has the same outcome in the others; or the two together have the same outcome in all cases.
 """
 
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +18,12 @@ import numpy as np
 
 from numpy_attention.gradcheck.problem import Gradients, Outputs, random_cotangent
 from numpy_attention.shapes import Sizes
-from numpy_attention.tutor.catalogue import ours
+from numpy_attention.tutor.catalogue import exercise_module, ours
 from numpy_attention.tutor.compare import same
 from numpy_attention.tutor.entry import Entry
 from numpy_attention.tutor.exercise import Exercise, or_none
 from numpy_attention.tutor.mistake import Mistake
+from numpy_attention.tutor.one_change import one_change
 
 
 class Outcome(NamedTuple):
@@ -48,16 +56,140 @@ def outcome(entry: Entry, seed: int, sizes: Sizes | None, dtype: Any = np.float6
 
 def recognize(exercise: Exercise, module: Any, subject: str) -> list[Mistake]:
     """The known mistakes that this module makes."""
-    known = [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
+    known = _known(exercise, subject)
     if subject in exercise.quizzes:
         outcome_of = exercise.quizzes[subject].outcome
         theirs, right = or_none(lambda: outcome_of(getattr(module, subject))), outcome_of(getattr(ours(), subject))
         made = [(mistake, or_none(partial(lambda one: outcome_of(one.made(subject)), mistake))) for mistake in known]
         return _matching(theirs, right, [(mistake, wrong) for mistake, wrong in made if wrong is not None])
     entries = [(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
+    in_parts = [mistake for mistake in exercise.in_parts if mistake.covers == subject]
+    for some in (known, in_parts):
+        if found := _of_entries(some, entries, exercise.from_scratch):
+            return found
+    return []
+
+
+def _known(exercise: Exercise, subject: str) -> list[Mistake]:
+    return [mistake for mistake in exercise.mistakes if mistake.covers == subject or subject == "EncoderBlock"]
+
+
+Made = Callable[[Entry], Entry]  # makes a mistake in our entry
+
+
+class Case(NamedTuple):
+    """One case of an exercise: the student's entry and ours, some draws, and the student's outcomes."""
+
+    answer: Entry
+    right: Entry
+    draws: list[tuple[int, Sizes]]
+    outcomes: list[Outcome | None]
+
+    @classmethod
+    def of(cls, answer: Entry, right: Entry) -> "Case":
+        """A case with the student's outcomes on four draws with different sizes, and on one with equal sizes."""
+        draws = _draws(answer)
+        return cls(answer, right, draws, [outcome(answer, *drawn) for drawn in draws])
+
+    def agrees(self, made: Made) -> bool:
+        """Whether our entry with a mistake has the student's outcomes."""
+        try:
+            return self.agrees_with(made(self.right))
+        except ValueError:  # two mistakes cannot be made together
+            return False
+
+    def agrees_with(self, other: Entry) -> bool:
+        """Whether another entry has the student's outcomes, and at least one run raises no error."""
+        pairs = zip(self.outcomes, self.draws)
+        return any(self.outcomes) and all(
+            same(one, outcome(other, *drawn), rounding=np.float64) for one, drawn in pairs
+        )
+
+
+def recognize_two(exercise: Exercise, module: Any, subject: str) -> list[tuple[list[str], Mistake | str]]:
+    """Two mistakes of an answer, each with the cases that show it; the second is a text if it is not a known mistake.
+
+    Only the first, if nothing explains the other cases; an empty list without a first.
+    """
+    own, in_parts = _known(exercise, subject), [one for one in exercise.in_parts if one.covers == subject]
+    wrong = [case for case in _cases(exercise, module, subject) if not case.agrees_with(case.right)]
+    explained = {one.name: [case for case in wrong if case.agrees(one.spoil)] for one in [*own, *in_parts]}
+    first = max([*own, *in_parts], key=lambda one: len(explained[one.name]), default=None)
+    if first is None or not explained[first.name]:
+        for one, other in itertools.combinations(own, 2):
+            if wrong and all(case.agrees(partial(_both, one, other)) for case in wrong):
+                return [([case.answer.name for case in wrong], mistake) for mistake in (one, other)]
+        return []
+    found: list[tuple[list[str], Mistake | str]] = [([case.answer.name for case in explained[first.name]], first)]
+    rest = [case for case in wrong if case not in explained[first.name]]
+    for words, made in _second(first, [*own, *in_parts]):
+        if cases := [case.answer.name for case in rest if case.agrees(made)]:
+            return [*found, (cases, words)]
+    return found
+
+
+def _second(first: Mistake, known: list[Mistake]) -> Iterator[tuple[Mistake | str, Made]]:
+    """Mistakes that an answer can have in addition to the first, and how each is made."""
+    for other in known:
+        yield other, other.spoil
+        yield other, partial(_both, first, other)
+    for option, parameter in inspect.signature(first.made(first.covers)).parameters.items():
+        if parameter.default is not parameter.empty:
+            words = f"It ignores the option {option} and uses the default, {option}={parameter.default!r}."
+            yield words, partial(_with_default, first, {option: parameter.default})
+
+
+def _both(first: Mistake, second: Mistake, right: Entry) -> Entry:
+    return first.and_also(second).spoil(right)
+
+
+def _with_default(first: Mistake, default: dict[str, Any], right: Entry) -> Entry:
+    """An entry with a mistake whose backward finds the default of an option in its cache, instead of the option."""
+    entry = first.spoil(right)
+    backward: Any = entry.op_backward
+    return replace(entry, op_backward=lambda dy, cache: backward(dy, cache._replace(**default)))
+
+
+def recognize_change(exercise: Exercise, module: Any, subject: str) -> list[str]:
+    """The change, or the two changes, of the page's solution that give the numbers of this answer, in words.
+
+    An empty list if there is none.
+    """
+    solution = exercise_module(exercise.name)
+    if subject in exercise.quizzes:
+        outcome_of = exercise.quizzes[subject].outcome
+        theirs = or_none(lambda: outcome_of(getattr(module, subject)))
+
+        def answers(made: Any) -> set[str]:
+            mine = or_none(lambda: outcome_of(getattr(made, subject)))
+            return {subject} if theirs is not None and same(theirs, mine, rounding=np.float64) else set()
+
+        return one_change(exercise, solution, answers, {subject})
+    tries = [one for one in exercise.tries if one.name == subject]
+    cases = list(zip(tries, _cases(exercise, module, subject)))
+    wrong = [(one, case) for one, case in cases if not case.agrees_with(case.right)]
+
+    def agreement(made: Any) -> set[str]:
+        alike = {one.title for one, case in wrong if case.agrees_with(one.entry(made))}
+        if len(alike) < len(wrong):
+            return alike
+        # The cases in which the answer is right cost time, so they come last.
+        others = [pair for pair in cases if pair not in wrong]
+        return {one.title for one in tries} if all(case.agrees_with(one.entry(made)) for one, case in others) else set()
+
+    return one_change(exercise, solution, agreement, {one.title for one in tries}) if wrong else []
+
+
+def _cases(exercise: Exercise, module: Any, subject: str) -> list[Case]:
+    """The cases of an op or a layer of the exercise."""
+    return [Case.of(one.entry(module), one.entry(ours())) for one in exercise.tries if one.name == subject]
+
+
+def _of_entries(known: list[Mistake], entries: list[tuple[Entry, Entry]], from_scratch: bool) -> list[Mistake]:
+    """The mistakes that agree with the student in all cases."""
     found, rest = set[str](), known
     for dtype in (np.float64, np.float32):  # float64 first: there a lost dtype cannot hide another mistake
-        alike, visible = _matching_in_runs(rest, entries, exercise.from_scratch, dtype)
+        alike, visible = _matching_in_runs(rest, entries, from_scratch, dtype)
         found |= visible & {mistake.name for mistake in alike}
         rest = [mistake for mistake in alike if mistake.name not in visible]
     return [mistake for mistake in known if mistake.name in found]

@@ -35,6 +35,7 @@ def test_wrong_answer_shows_numbers_and_fails_only_its_question() -> None:
     first, *lines = str(failure.value).splitlines()
     assert first.startswith("y at [0] is 0.12573, but must be 0.062865")
     assert lines == [
+        "likely mistake: every number is 2 times the right one",
         "  x = [ 0.1257, -0.1321,  0.6404]", "  yours: [ 0.1257, -0.1321,  0.6404], 3",
         "  right: [ 0.0629, -0.0661,  0.3202], 3",
     ]
