@@ -20,6 +20,8 @@ The tutor
     grading      checks one property after another; if one fails, it looks for the smallest example
                  form: number, shapes and dtypes of the gradients;  result: the grade
     explain      explains this example: with the known mistake that `recognize` finds, or the checker's diagnosis
+                 one_change: the change of the page's solution that gives the answer;  other_code: such changes
+                 outputs: what changes the right result of a function without a gradient into the given result
 """
 
 import importlib

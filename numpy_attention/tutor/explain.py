@@ -143,7 +143,8 @@ def _explain_gradient(
         lines += shown(f"{argument.symbol}, differences:", differences, digits)
     other = _report_of_a_larger_example(entries, diagnosis)
     said = (other or _full_report(failure, entry)).splitlines()
-    said = [line for line in said if not line.startswith("compared with differences")]  # of the forward, not the answer
+    # Without what concerns the checker or the forward, not the answer.
+    said = [re.sub(r" +resolution .*", "", line) for line in said if not line.startswith("compared with differences")]
     lines += ["", "For another, larger example (its arrays are not shown):"] if other else [""]
     likely = [line for line in said if line.startswith(LIKELY)]
     return lines + said, likely[0] if likely else _first_line(failure.error)

@@ -22,6 +22,8 @@ Values = Mapping[str, Any]
 
 def likely_mistake(right: Callable[..., Any], arguments: Values, answer: Any, expected: Any) -> str:
     """The likely mistake of an answer; "" if nothing explains it."""
+    if is_float(answer) and is_float(expected) and answer.size > 1 and not answer.any() and expected.any():
+        return "all numbers are zero"
     for words, changed in _other_arguments(arguments):
         try:
             with np.errstate(all="ignore"):
@@ -112,8 +114,6 @@ def _of_numbers(answer: Any, expected: Any, arguments: Values) -> Iterator[str]:
         return
     a, b = answer.astype(np.float64), expected.astype(np.float64)
     close = 1e-5 * float(np.max(np.abs(b), initial=0.0)) + 1e-9
-    if a.size > 1 and not a.any():
-        yield "all numbers are zero"
     largest = np.unravel_index(int(np.argmax(np.abs(b))), b.shape)
     factor = float(a[largest] / b[largest]) if b[largest] else 1.0
     if a.size > 1 and abs(factor - 1) > 1e-6 and np.all(np.abs(a - factor * b) <= (1 + abs(factor)) * close):

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.tutor.hand_in import RIGHT, tutor_text
+from numpy_attention.tutor.catalogue import EXERCISES
+from numpy_attention.tutor.child import grade_here
+from tests.tutor.hand_in import RIGHT, tutor_text, written
 
 
 def test_wrong_answer_is_shown_in_numbers_and_named(tmp_path: Path) -> None:
@@ -64,3 +66,26 @@ def test_optimizer_that_creates_new_arrays_is_explained(tmp_path: Path, left: st
 def test_example_has_a_size_of_one_if_larger_examples_are_right(tmp_path: Path) -> None:
     output = tutor_text(tmp_path, "softmax", RIGHT + " + (y == 1)")
     assert "x = [0.1257] dy = [-0.6101] dx, yours: [1.]" in output
+
+
+def test_known_mistake_comes_first_and_then_the_smallest_example(tmp_path: Path) -> None:
+    output = tutor_text(tmp_path, "softmax", "return y * (1 - y) * dy")
+    order = ("a known mistake", "How it hides", "smallest example", "larger example")
+    assert sorted(order, key=output.index) == list(order)
+
+
+def test_axes_of_length_one_are_not_shown_and_lines_are_short(tmp_path: Path) -> None:
+    file = written(tmp_path, "attention", "return 2 * q, 3 * k, 4 * v")
+    text = grade_here(file, EXERCISES["attention"]).text
+    assert "The smallest example found (without the first 2 axes, of length 1):" in text
+    assert "[[[" not in text
+    assert max(map(len, text.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(("answer", "hint"), [
+    ("return dy + np.zeros((97, 5)).T, x, w", "`.T` reverses all axes"),
+    ("return np.diag(dy[None, None]) + x, x, w", "np.diag takes one vector or one matrix"),
+    ("return np.einsum('...i,...j->ij', x, dy), x, w", "einsum does not sum over `...`"),
+])
+def test_shape_errors_get_advice(tmp_path: Path, answer: str, hint: str) -> None:
+    assert hint in tutor_text(tmp_path, "linear", answer)

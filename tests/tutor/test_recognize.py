@@ -1,13 +1,14 @@
 """The tutor names every known mistake, and gives no name to other answers."""
 
+from pathlib import Path
 
 import pytest
 
 from numpy_attention.tutor import MISTAKES
 from numpy_attention.tutor.catalogue import EXERCISES, ours
 from numpy_attention.tutor.grading import grade_module
-from numpy_attention.tutor.recognize import recognize
-from tests.tutor.hand_in import answer_of, by_default_a_few
+from numpy_attention.tutor.recognize import recognize, recognize_two
+from tests.tutor.hand_in import answer_of, by_default_a_few, tutor_text
 
 FOUND_BY_THE_CHECKER = {"one_mask_for_two_uses": "is data stored outside the cache"}  # no single run shows them
 OPTIONS_OF_NO_EXERCISE = {
@@ -51,3 +52,23 @@ def test_unknown_mistake_is_not_named() -> None:
     module = answer_of(EXERCISES["softmax"], MISTAKES["zero"])
     module.softmax_backward = lambda dy, cache: 1.5 * ours().softmax_backward(dy, cache)
     assert recognize(EXERCISES["softmax"], module, "softmax") == []
+
+
+def test_mistake_of_the_softmax_is_named_inside_attention(tmp_path: Path) -> None:
+    output = tutor_text(tmp_path, "attention", """dweights = dy @ v.swapaxes(-1, -2)
+    dscores = scale * weights * (1 - weights) * dweights
+    return dscores @ k, dscores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ dy""")
+    assert "This is a known mistake, `diagonal_only`" in output
+
+
+def test_two_mistakes_are_named_with_their_cases(tmp_path: Path) -> None:
+    output = tutor_text(tmp_path, "softmax", "return dy - y * dy.sum(-1, keepdims=True)")
+    first, second = "In the case `softmax: last axis`", "In the cases `softmax: axis 0` and `softmax: axis 1`"
+    assert f"These are two mistakes. {first}, a known mistake, `log_softmax`" in output
+    assert f"{second} there is also a second mistake. It ignores the option axis" in output
+
+
+def test_two_known_mistakes_of_one_function_are_named() -> None:
+    exercise, both = EXERCISES["layer_norm"], (MISTAKES["gamma_left_out"], MISTAKES["variance_path_forgotten"])
+    found = recognize_two(exercise, answer_of(exercise, both[0].and_also(both[1])), "layer_norm")
+    assert [mistake for _, mistake in found] == list(both)
