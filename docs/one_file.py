@@ -17,7 +17,6 @@ DOCS = ROOT / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
 
 from notes import notes_of, pieces, read_notes  # noqa: E402
-from pages import chapter_pages  # noqa: E402
 
 PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -73,14 +72,12 @@ def _one(token: str, tokens: Iterator[str]) -> str:
 
 
 def address(link: str) -> str:
-    """The relative path of the file that a link of the site or of a note means."""
+    """The relative path of the file that a link of a page in docs/, or of a note, means."""
     if link.startswith("https://"):
         return link
     place, mark, anchor = link.partition("#")
-    chapters = {f"book/{page}": path for path, (page, _) in chapter_pages().items()}
-    names = [folder / name for folder in (ROOT, DOCS) for name in (place, f"{place}.md")]
-    file = chapters.get(place) or next((name for name in names if name.is_file()), None)
-    if file is None:
+    file = (ROOT if place.startswith(("tutorials/", "numpy_attention/")) else DOCS) / place  # of a note, or of a page
+    if not file.is_file():
         raise ValueError(f"the link to {link} leads to no file")
     return Path(os.path.relpath(file.resolve(), DOCS)).as_posix() + mark + anchor
 

@@ -42,7 +42,10 @@ REFERENCE = {
     "errors": "Errors",
 }
 
-LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\w+)(?P<anchor>(#[\w-]+)?)\)")
+TUTORIALS = ROOT / "tutorials"
+INDEXES = {TUTORIALS: "/tutorials/index.md", PACKAGE: "/book/index.rst", PACKAGE / "__init__.py": "/api/index.rst"}
+
+LINK = re.compile(r"\[(?P<text>[^]\n]+(\n[^]\n]+)*)\]\((?P<target>\.?[\w./-]+\.\w+|\.\./\w+)(?P<anchor>(#[\w-]+)?)\)")
 
 
 @functools.cache
@@ -252,6 +255,10 @@ def relink(text: str, folder: Path) -> str:
         target = (folder / link["target"]).resolve()
         if target.parent == CHECKED and target.suffix == ".md":
             return f"[{link['text']}](/checked/{target.stem.replace('README', 'index')}.md{link['anchor']})"
+        if target.parent == TUTORIALS and target.suffix == ".md":
+            return f"[{link['text']}](/tutorials/{target.name}{link['anchor']})"
+        if target in INDEXES:
+            return f"[{link['text']}]({INDEXES[target]}{link['anchor']})"
         if target in pages:
             return f"[{link['text']}]({pages[target]}.rst{link['anchor']})"
         if target.is_relative_to(DOCS):

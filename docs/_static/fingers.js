@@ -52,8 +52,23 @@ const MISTAKES = {
   dv_not_transposed: "dv = weights dy instead of weights^T dy",
 };
 
+const U = " = u ∗ (dweights − rowsum(dweights ∗ u)) with u, the weights without the mask";
+const WRONG = {                                   // the formulas that a mistake changes
+  sum_without_weights: { dscores: " = weights ∗ (dweights − rowsum(dweights))" },
+  diagonal_only: { dscores: " = weights ∗ (1 − weights) ∗ dweights" },
+  softmax_of_the_columns: { dscores: " = weights ∗ (dweights − columnsum(dweights ∗ weights))" },
+  zero: { dscores: " = 0" },
+  scale_left_out: { dq: " = dscores k", dk: " = dscoresᵀ q" },
+  scale_applied_twice: { dq: " = scale² dscores k", dk: " = scale² dscoresᵀ q" },
+  mask_in_the_forward_only: { dscores: U },
+  dk_not_transposed: { dk: " = scale dscores q" },
+  dv_not_transposed: { dv: " = weights dy" },
+};
+
+const unmasked = inputs => forward({ ...inputs, mask: inputs.mask.map(row => row.map(() => true)) }).weights;
+
 function backward(inputs, { weights }, mistake = "") {
-  const { q, k, v, dy, scale, mask } = inputs, made = name => mistake === name;
+  const { q, k, v, dy, scale } = inputs, made = name => mistake === name;
   const dv = times(made("dv_not_transposed") ? weights : turned(weights), dy);
   const dweights = times(dy, turned(v));
   let dscores = softmaxBackward(dweights, weights);
@@ -61,10 +76,7 @@ function backward(inputs, { weights }, mistake = "") {
   if (made("diagonal_only")) dscores = mapped(dweights, weights, (x, w) => w * (1 - w) * x);
   if (made("softmax_of_the_columns")) dscores = turned(softmaxBackward(turned(dweights), turned(weights)));
   if (made("zero")) dscores = scaled(weights, 0);
-  if (made("mask_in_the_forward_only")) {
-    const open = mask.map(row => row.map(() => true));
-    dscores = softmaxBackward(dweights, forward({ ...inputs, mask: open }).weights);
-  }
+  if (made("mask_in_the_forward_only")) dscores = softmaxBackward(dweights, unmasked(inputs));
   const factor = made("scale_left_out") ? 1 : made("scale_applied_twice") ? scale * scale : scale;
   const dq = scaled(times(dscores, k), factor);
   const dk = scaled(times(made("dk_not_transposed") ? dscores : turned(dscores), q), factor);
@@ -89,21 +101,23 @@ function products(pairs, all, before = "") {
   const wrap = text => before && pairs.length > 1 ? `(${text})` : text;
   return {
     cells: pairs.flat(),
-    names: before.replace(/[\d.−]+/, "scale") + wrap(pairs.map(([a, b]) => `${at(...a)} · ${at(...b)}`).join(" + ")),
+    names: before.replace(/[\d.]+/g, "scale") + wrap(pairs.map(([a, b]) => `${at(...a)} · ${at(...b)}`).join(" + ")),
     numbers: before + wrap(factors.map(([a, b]) => `${signed(a)} · ${signed(b)}`).join(" + ")),
   };
 }
 
-function explain(name, i, j, all) {
-  const { T, d, scale } = all, scaling = `${number(scale)} · `;
+function explain(name, i, j, all, mistake = "") {  // all: the numbers that the sum uses
+  const { T, d, scale } = all, scaling = `${number(scale)} · `, made = one => mistake === one;
+  const factor = made("scale_left_out") ? "" : made("scale_applied_twice") ? scaling + scaling : scaling;
   const over = (n, pair) => range(n).map(pair);
   switch (name) {
     case "scores": {
-      if (!all.mask[i][j]) return { cells: [], names: "hidden by the mask", numbers: "−∞" };
+      if (!all.mask[i][j]) return { cells: [], names: "", numbers: "", note: "hidden by the mask" };
       return products(over(d, n => [["q", i, n], ["k", j, n]]), all, scaling);
     }
     case "weights": {
       const row = range(T).filter(n => all.mask[i][n]);
+      if (!row.length) return { cells: [], names: "", numbers: "", note: "all keys of this row are hidden: set to 0" };
       if (!all.mask[i][j]) return { cells: [["scores", i, j]], names: `exp(${at("scores", i, j)}) / …`, numbers: "exp(−∞) / …" };
       return {
         cells: row.map(n => ["scores", i, n]),
@@ -113,15 +127,34 @@ function explain(name, i, j, all) {
     }
     case "y": return products(over(T, n => [["weights", i, n], ["v", n, j]]), all);
     case "dweights": return products(over(d, n => [["dy", i, n], ["v", j, n]]), all);
-    case "dv": return products(over(T, n => [["weights", n, i], ["dy", n, j]]), all);
-    case "dq": return products(over(T, n => [["dscores", i, n], ["k", n, j]]), all, scaling);
-    case "dk": return products(over(T, n => [["dscores", n, i], ["q", n, j]]), all, scaling);
+    case "dv": return products(over(T, n => [made("dv_not_transposed") ? ["weights", i, n] : ["weights", n, i], ["dy", n, j]]), all);
+    case "dq": return products(over(T, n => [["dscores", i, n], ["k", n, j]]), all, factor);
+    case "dk": return products(over(T, n => [made("dk_not_transposed") ? ["dscores", i, n] : ["dscores", n, i], ["q", n, j]]), all, factor);
     case "dscores": {
-      const part = products(over(T, n => [["dweights", i, n], ["weights", i, n]]), all);
+      const own = [["weights", i, j], ["dweights", i, j]], columns = made("softmax_of_the_columns");
+      const [w, dw] = own.map(([one]) => all[one][i][j]), [wName, dwName] = own.map(one => at(...one));
+      if (made("zero")) return { cells: [], names: "0", numbers: "" };
+      if (made("diagonal_only")) {
+        return { cells: own, names: `${wName} · (1 − ${wName}) · ${dwName}`, numbers: `${number(w)} · (1 − ${number(w)}) · ${signed(dw)}` };
+      }
+      if (made("sum_without_weights")) {
+        const names = range(T).map(n => at("dweights", i, n)).join(" + "), numbers = all.dweights[i].map(signed).join(" + ");
+        return {
+          cells: [own[0], ...range(T).map(n => ["dweights", i, n])],
+          names: `${wName} · (${dwName} − (${names}))`, numbers: `${number(w)} · (${signed(dw)} − (${numbers}))`,
+        };
+      }
+      if (made("mask_in_the_forward_only")) {     // u is not on the screen
+        const u = unmasked(all), part = products(over(T, n => [["dweights", i, n], ["u", i, n]]), { ...all, u });
+        return {
+          cells: range(T).map(n => ["dweights", i, n]),
+          names: `${at("u", i, j)} · (${dwName} − (${part.names}))`, numbers: `${number(u[i][j])} · (${signed(dw)} − (${part.numbers}))`,
+        };
+      }
+      const part = products(over(T, n => columns ? [["dweights", n, j], ["weights", n, j]] : [["dweights", i, n], ["weights", i, n]]), all);
       return {
         cells: part.cells,
-        names: `${at("weights", i, j)} · (${at("dweights", i, j)} − (${part.names}))`,
-        numbers: `${signed(all.weights[i][j])} · (${signed(all.dweights[i][j])} − (${part.numbers}))`,
+        names: `${wName} · (${dwName} − (${part.names}))`, numbers: `${number(w)} · (${signed(dw)} − (${part.numbers}))`,
       };
     }
   }
@@ -215,6 +248,7 @@ class Fingers {
     this.scale = 1 / Math.sqrt(this.d);
     this.draw();
     this.grids = {};
+    this.captions = {};
     this.board = make("div", { class: "fingers-board" }, ...Object.entries(MAPS).map(([title, rows]) =>
       make("section", { "aria-label": title }, make("div", { class: "fingers-title" }, title),
         make("div", { class: "fingers-map" }, ...rows.flatMap((row, i) => row.map((name, j) => this.part(name, i, j)))))));
@@ -226,6 +260,9 @@ class Fingers {
     this.hide = make("button", { type: "button", onclick: () => this.toggle() });
     const hand = make("div", { class: "fingers-hand" }, make("label", {}, this.sliderName, this.slider), this.hide);
     this.foot = make("div", { class: "fingers-foot" }, hand, this.output);
+    this.board.addEventListener("mousemove", event => this.hover(event));
+    this.board.addEventListener("mouseleave", () => this.point(null));
+    for (const kind of ["keydown", "pointerdown"]) place.addEventListener(kind, () => this.point(null), { capture: true });
     place.replaceChildren(...(this.small ? [] : [this.controls()]), make("div", {}, this.board, this.foot));
     if (!this.small) place.append(this.valley());
     this.build();
@@ -258,7 +295,16 @@ class Fingers {
     const box = this.boxes[field];
     if (!box) return;
     if (![...box.options].some(one => one.value === BY_HAND)) box.append(make("option", { value: BY_HAND }, "changed by hand"));
+    if (this[field] !== BY_HAND) this.former = { ...this.former, [field]: this[field] };
     this[field] = box.value = BY_HAND;
+    this.save?.();
+  }
+
+  maskAsBefore() {                                // the mask is the menu's former one again: the menu names it again
+    const box = this.boxes.maskName, former = this.former?.maskName;
+    if (!former || this.mask.some((row, i) => row.some((open, j) => open !== MASKS[former][1](i, j, this.T)))) return;
+    this.maskName = box.value = former;
+    box.querySelector(`[value=${BY_HAND}]`)?.remove();
     this.save?.();
   }
 
@@ -344,7 +390,7 @@ class Fingers {
     }
     const grid = make("table", { role: "grid", "data-matrix": name, onkeydown: event => this.key(event, name) });
     this.grids[name] = grid;
-    const caption = make("figcaption", {}, make("b", {}, name), CAPTIONS[name]);
+    const caption = this.captions[name] = make("figcaption");         // update() writes it
     const moved = INPUTS.includes(name) ? " fingers-input" : i === 2 ? ` fingers-pairs-${j ? "right" : "left"}` : "";
     return make("figure", { class: `fingers-matrix${moved}`, style: place }, caption, grid);
   }
@@ -360,8 +406,6 @@ class Fingers {
       grid.replaceChildren(make("tbody", {}, ...range(this.T).map(i => make("tr", {}, ...range(columns(name)).map(j => {
         const cell = make("td", { role: "gridcell", tabindex: i || j ? -1 : 0, "data-cell": `${name},${i},${j}` });
         cell.addEventListener("focus", () => this.choose(name, i, j));
-        cell.addEventListener("mouseenter", () => this.point([name, i, j]));
-        cell.addEventListener("mouseleave", () => this.point(null));
         if (INPUTS.includes(name)) this.drag(cell);
         return cell;
       })))));
@@ -391,8 +435,9 @@ class Fingers {
       this.cell(name, i + down, j + right)?.focus();
     } else if ("+=-".includes(event.key) && INPUTS.includes(name)) {
       this.set(this[name][i][j] + (event.key === "-" ? -0.1 : 0.1));
-    } else if (event.key === "m" && ["scores", "weights"].includes(name)) {
-      this.toggle();
+    } else if (event.key === "m") {
+      if (["scores", "weights"].includes(name)) this.toggle();
+      else this.output.append(make("div", {}, "The key m hides a pair: choose a weight first."));
     } else {
       return;
     }
@@ -407,7 +452,17 @@ class Fingers {
     if (covered > 0) scrollBy({ top: covered, behavior: "instant" });
   }
 
-  point(pointed) { this.pointed = pointed; this.update(); }       // select the cell to explain
+  hover(event) {                                  // after a key, a cell under the mouse counts only if the mouse moves
+    const { screenX: x, screenY: y } = event, [name, i, j] = event.target.closest("td")?.dataset.cell.split(",") ?? [];
+    if (this.mouse?.[0] !== x || this.mouse[1] !== y) this.point(name ? [name, Number(i), Number(j)] : null);
+    this.mouse = [x, y];
+  }
+
+  point(pointed) {                                // select the cell to explain
+    if (String(pointed) === String(this.pointed)) return;
+    this.pointed = pointed;
+    this.update();
+  }
 
   set(value) {
     const [name, i, j] = this.chosen;
@@ -422,6 +477,7 @@ class Fingers {
     const [, i, j] = this.chosen;
     this.mask[i][j] = !this.mask[i][j];
     this.changedByHand("maskName");
+    this.maskAsBefore();
     this.update();
   }
 
@@ -429,8 +485,8 @@ class Fingers {
     const all = { ...this.inputs(), ...compute(this.inputs()), T: this.T, d: this.d };
     const right = compute({ ...this.inputs(), mistake: "" });
     const [name, i, j] = this.chosen, looked = this.pointed ?? this.chosen;
-    const explanation = explain(...looked, { ...all, ...right });
-    const lit = new Set(explanation.cells.map(cell => cell.join(",")));
+    const explanation = explain(...looked, { ...all, ...right }), made = explain(...looked, all, this.mistake);
+    const lit = new Set(made.cells.map(cell => cell.join(",")));      // the sum of the numbers on the screen
     const gradients = Math.max(...["dweights", "dscores", "dq", "dk", "dv"].map(one => largest(right[one])), 1e-12);
     for (const [one, grid] of Object.entries(this.grids)) {
       const most = one in right && one.startsWith("d") ? gradients : one === "weights" ? 1 : Math.max(largest(all[one]), 1e-12);
@@ -447,7 +503,11 @@ class Fingers {
         cell.setAttribute("aria-selected", cell.dataset.cell === this.chosen.join(","));
       }
     }
-    this.showExplanation(...looked, all, right, explanation);
+    for (const [one, caption] of Object.entries(this.captions)) {
+      const wrong = WRONG[this.mistake]?.[one];
+      caption.replaceChildren(make("b", {}, one), wrong ?? CAPTIONS[one], ...(wrong ? [make("em", {}, " (the mistake)")] : []));
+    }
+    this.showExplanation(...looked, all, right, explanation, made);
     const input = INPUTS.includes(name);
     this.slider.disabled = !input;
     this.slider.value = input ? all[name][i][j] : 0;
@@ -463,12 +523,16 @@ class Fingers {
     this.drawValley(all);
   }
 
-  showExplanation(name, i, j, all, right, explanation) {
-    const value = all[name][i][j], wrong = name in right && Math.abs(value - right[name][i][j]) > 1e-12;
-    const lines = INPUTS.includes(name)
-      ? [`${at(name, i, j)} = ${number(value)} ${explanation.names}`]
-      : [`${at(name, i, j)} = ${explanation.names}`, `= ${explanation.numbers}`, `= ${wrong ? number(right[name][i][j]) : number(value)}`];
-    if (wrong) lines.push(`with the mistake: ${number(value)}`);
+  showExplanation(name, i, j, all, right, explanation, made) {
+    const here = at(name, i, j), value = number(all[name][i][j]), { names, numbers, note } = explanation;
+    const lines = note ? [`${here} = ${value}: ${note}`]
+      : INPUTS.includes(name) ? [`${here} = ${value} ${names}`]
+        : [`${here} = ${names}`, `= ${numbers}`, `= ${number(right[name][i][j])}`];
+    const formula = made.names === names ? "" : `${made.names} = `, sum = made.numbers && `${made.numbers} = `;
+    if (formula || made.numbers !== numbers) {
+      lines[2] += " without the mistake";
+      lines.push(`with the mistake: ${formula}${sum}${value}`);
+    }
     this.output.replaceChildren(...lines.map(line => make("div", {}, line)));
   }
 

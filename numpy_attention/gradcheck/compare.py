@@ -251,11 +251,10 @@ def _not_analytic(problem: Problem) -> str:
     """The functions without a complex step that the checked function, or a function of its module, calls by name."""
     op: Any = inspect.unwrap(getattr(problem, "op", problem.call))
     codes = [code for one in (op, getattr(op, "forward", None)) if (code := getattr(one, "__code__", None))]
-    around = getattr(op, "__globals__", {})
-    called: list[Any] = [around.get(name) for code in codes for name in code.co_names]
+    called: list[Any] = [getattr(op, "__globals__", {}).get(name) for code in codes for name in code.co_names]
     codes += [one.__code__ for one in called if hasattr(one, "__code__")]
     used = [name for name in NOT_ANALYTIC if any(name in code.co_names for code in codes)]
-    return f"; the function calls {' and '.join(used)}, which a complex step does not pass" * bool(used)
+    return f" (the function calls {' and '.join(used)}, which a complex step does not pass)" * bool(used)
 
 
 def compare_all(
@@ -383,7 +382,8 @@ def _require_analytic(comparison: Comparison, exact: Exact, differences: Differe
     nearby = comparison.nearby(FEW_BITS)
     derivatives = [found.numeric[i], *(there.best(name, i) for there, _ in nearby)]
     gradients = [found.analytic[i], *(float(gradient[i]) for _, gradient in nearby)]
-    if any(np.ptp(some) > 0.1 * np.max(np.abs(some)) for some in (derivatives, gradients)):
+    round_off = 1e-9 * np.max(np.abs(derivatives + gradients))
+    if any(np.ptp(some) > max(0.1 * np.max(np.abs(some)), round_off) for some in (derivatives, gradients)):
         raise Refuted(f"the derivative of {name} jumps, as at a corner")
 
 

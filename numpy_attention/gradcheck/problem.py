@@ -639,7 +639,10 @@ def explain_shape(
     extra = len(got) - len(expected)
     if extra > 0 and got[extra:] == expected:
         flat = ", or a reshape to the shape of the argument" if set(got[:extra]) == {1} else ""
-        return f"the sum over the batch axes {tuple(range(extra))} is missing{flat}"
+        if not expected:
+            return "the argument is a single number, so its gradient is one, too: is a sum over all axes missing?"
+        missing = f"the sum over the batch axes {tuple(range(extra))} is missing"
+        return f"{missing}{flat}: sum over all axes that the argument does not have"
     if len(got) == len(expected) and sorted(got) == sorted(expected):
         return "transposed"
     if broadcasts_to(expected, got):

@@ -240,6 +240,14 @@ def shown(name: str, value: Any, digits: int = 4) -> list[str]:
     return (head + text).splitlines()
 
 
+def shown_beside(name: str, one: np.ndarray, other_name: str, other: np.ndarray) -> list[str]:
+    """Two arrays with enough digits to show a difference, without first axes of length 1."""
+    while one.ndim > 2 and one.shape[0] == 1 == other.shape[0] and one.ndim == other.ndim:
+        one, other = one[0], other[0]
+    digits = next((n for n in range(4, 16, 2) if value_text(one, n) != value_text(other, n)), 16)
+    return shown(name, one, digits) + shown(other_name, other, digits)
+
+
 def value_text(value: Any, digits: int = 4) -> str:
     """A value as text; for an array with more than MAX_NUMBERS numbers, only its shape."""
     if isinstance(value, np.ndarray):

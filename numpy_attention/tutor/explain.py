@@ -10,6 +10,7 @@ The smallest example shows the numbers. A larger example, with sizes that all di
 """
 
 import contextlib
+import inspect
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +23,7 @@ from numpy_attention.gradcheck.report import GradientError, Report
 from numpy_attention.shapes import Sizes
 from numpy_attention.tutor.answer import Exit, message_of
 from numpy_attention.tutor.entry import Entry
-from numpy_attention.tutor.exercise import LIKELY, MAX_NUMBERS, WIDENED, Exercise, shown, value_text, with_our_forward
+from numpy_attention.tutor.exercise import LIKELY, MAX_NUMBERS, WIDENED, Exercise, shown, shown_beside, with_our_forward
 from numpy_attention.tutor.guard import NotOwnWork
 from numpy_attention.tutor.mistake import Mistake
 from numpy_attention.tutor.page import exercise_texts
@@ -58,24 +59,25 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
         checked = exercise_texts()[exercise.name].checked
         return "to do", [todo, "", f"What will be checked: {checked}"], "not written yet"
     known = recognize(exercise, module, subject)
-    changes = [] if known else recognize_change(exercise, module, subject)
+    failed = isinstance(error, AssertionError)  # else an exception: the message says more than a search
+    changes = recognize_change(exercise, module, subject) if failed and not known else []
     two = [] if known or changes or subject in exercise.quizzes else recognize_two(exercise, module, subject)
-    explained = bool(known) or len(two) > 1  # then a likely mistake is not needed
-    if not isinstance(error, AssertionError):
+    explained = bool(known or changes) or len(two) > 1  # then a likely mistake is not needed
+    if not failed:
         lines, summary = _explain_exception(failure)
     elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
         entries = [one.entry(module) for one in exercise.tries if one.name == subject]
         lines, summary = _explain_gradient(failure, failure.entry, error.report, entries, not explained)
     else:
         lines, summary = _explain_property(failure)
-    if explained:
-        lines = [line for line in lines if not line.startswith(LIKELY)]
+    likely = [line for line in lines if line.startswith(LIKELY)]
+    lines = [line for line in lines if not line.startswith(LIKELY)]
     if changes:
-        lines = [line for line in lines if "no simple rule found" not in line]
         named, names = _changes(changes), "; ".join(changes)
     else:
         named, names = _known_mistakes(known) if known else _two_mistakes(two)
-    return "wrong" if isinstance(error, AssertionError) else "broken", [*named, *lines], names or summary
+    named += [] if explained or not likely else [*likely, ""]
+    return "wrong" if failed else "broken", [*named, *lines], names or summary
 
 
 def _known_mistakes(known: list[Mistake]) -> Explanation:
@@ -138,13 +140,13 @@ def _explain_gradient(
     wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= MAX_NUMBERS]
     for argument in wrong[:MAX_ARGUMENTS]:
         yours, differences = _without(front, argument.analytic), _without(front, argument.numeric)
-        digits = next((n for n in range(4, 16, 2) if value_text(yours, n) != value_text(differences, n)), 16)
-        lines += shown(f"{argument.symbol}, yours:      ", yours, digits)
-        lines += shown(f"{argument.symbol}, differences:", differences, digits)
+        symbol = argument.symbol
+        lines += shown_beside(f"{symbol}, yours:      ", yours, f"{symbol}, differences:", differences)
     other = _report_of_a_larger_example(entries, diagnosis)
     said = (other or _full_report(failure, entry)).splitlines()
     # Without what concerns the checker or the forward, not the answer.
-    said = [re.sub(r" +resolution .*", "", line) for line in said if not line.startswith("compared with differences")]
+    said = [re.sub(r" +resolution .*", "", line) for line in said]
+    said = [line for line in said if not re.match(r"compared with differences|second opinion|\d+ calls of", line)]
     lines += ["", "For another, larger example (its arrays are not shown):"] if other else [""]
     likely = [line for line in said if line.startswith(LIKELY)]
     return lines + said, likely[0] if likely else _first_line(failure.error)
@@ -182,7 +184,7 @@ def shape_hints(error: Exception) -> list[str]:
     """Advice for a product, a sum or another call whose arrays do not fit."""
     text, hints = str(error), list[str]()
     if "core dimension" in text:
-        hints += ["The inner sizes of the product are not equal: is a transpose missing?"]
+        hints += ["The inner sizes of the product are not equal: is a transpose, or keepdims=True, missing?"]
     if ("matmul" in text or "broadcast" in text) and ".T" in place_of(error):
         hints += ["`.T` reverses all axes, also the batch axes; swapaxes(-1, -2) exchanges only the last two axes."]
     if "1- or 2-d" in text:
@@ -226,7 +228,8 @@ def _arrays(failure: Failure, entry: Entry) -> dict[str, Any]:
     arrays: dict[str, Any] = dict(case.inputs)
     with contextlib.suppress(Exception), np.errstate(all="ignore"):  # the student's forward may raise any error
         dys = random_cotangent(case.problem().run(case.inputs)[0], failure.seed)
-        arrays |= {"dy" if len(dys) == 1 else f"dy of output {i}": dy for i, dy in enumerate(dys)}
+        name = next(iter(inspect.signature(entry.op_backward).parameters)) if entry.op_backward else "dy"
+        arrays |= {name if len(dys) == 1 else f"{name} of output {i}": dy for i, dy in enumerate(dys)}
     return arrays
 
 

@@ -22,7 +22,7 @@ from numpy_attention.tutor import properties
 from numpy_attention.tutor.catalogue import ours
 from numpy_attention.tutor.compare import close
 from numpy_attention.tutor.entry import Case, Entry
-from numpy_attention.tutor.exercise import LIKELY, Exercise, shown, with_our_forward
+from numpy_attention.tutor.exercise import LIKELY, Exercise, shown_beside, with_our_forward
 from numpy_attention.tutor.explain import Failure, explain
 from numpy_attention.tutor.form import check_form
 from numpy_attention.tutor.outputs import likely_mistake
@@ -106,7 +106,7 @@ def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: S
     likely = likely_mistake(lambda **some: right_case.op(**some)[0], arguments, theirs, expected)
     raise AssertionError("\n".join([
         "the forward does not agree with the formula", *filter(None, [likely and LIKELY + likely]),
-        *shown("yours:", theirs), *shown("right:", expected),
+        *shown_beside("yours:", theirs, "right:", expected),
     ]))
 
 

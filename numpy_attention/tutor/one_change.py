@@ -31,7 +31,7 @@ from numpy_attention.tutor.other_code import (
 )
 from numpy_attention.tutor.page import exercise_texts
 
-SECONDS = 5.0  # of the processor: then the search ends
+SECONDS = 3.0  # of the processor: then the search ends
 MOST_LOOPS = 1000  # a changed `while` loop ends after so many rounds
 
 
@@ -141,4 +141,4 @@ def one_change(
                 found |= dict.fromkeys(alike - found.keys(), words)
             if time.process_time() > end:
                 break
-    return [f"{words} (only in the case `{case}`)" for case in sorted(found) for words in found[case]][:1]
+    return [f"{words} (this explains the case `{case}`)" for case in sorted(found) for words in found[case]][:1]

@@ -129,6 +129,10 @@ def _of_call(node: ast.Call, function: ast.Attribute) -> Iterator[Change]:
         swapped = [*arguments[: i - 1], arguments[i], arguments[i - 1], *arguments[i + 1 :]]
         other: Any = ast.Call(function, swapped, keywords)
         yield f"{_quoted(other)} is used in place of {_quoted(node)}", other
+    for i, keyword in enumerate(keywords):
+        if keyword.arg == "axis":
+            other = ast.Call(function, arguments, [*keywords[:i], *keywords[i + 1 :]])
+            yield f"`{ast.unparse(keyword)}` is left out of {_quoted(node)}", other
     if ast.unparse(array) != "np" and name not in ("backward", "forward", "append", "items"):
         yield f"`.{name}(...)` is left out of {_quoted(node)}", array
     if ast.unparse(array) == "np" and arguments and not isinstance(arguments[0], ast.Tuple | ast.List):
@@ -209,9 +213,16 @@ def names_in(function: ast.FunctionDef) -> list[str]:
 
 
 def first_line(statement: ast.stmt) -> str:
-    """The first line of a statement, at most 80 characters."""
+    """A short statement; of a longer one only the variable, because the rest would tell too much of the solution."""
     text = ast.unparse(statement).splitlines()[0]
-    return text if len(text) <= 80 else text[:77] + "..."
+    match statement:
+        case ast.Assign(targets=[target]) if len(text) > 30:
+            return f"{ast.unparse(target)} = ..."
+        case ast.AugAssign(target=target, op=op) if len(text) > 30:
+            return f"{ast.unparse(target)} {SIGNS[type(op)][0] if type(op) in SIGNS else '='} ..."
+        case ast.Return():
+            return "return ..."
+    return text if len(text) <= 50 else text[:47] + "..."
 
 
 def _quoted(node: ast.AST) -> str:

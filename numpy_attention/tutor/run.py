@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -98,14 +99,18 @@ def answer_text(exercise: str, grade: Grade, hint: str, solution: str) -> str:
     lines = [f"{exercise}: {page.title}", *grade.lines]
     holds = f"{grade.passed} of {grade.of} properties hold"
     if grade.state == "right":
-        lines.append(f"All {grade.of} properties hold. Checked: {page.checked}")
-        lines.append(f"Compare with a worked solution: {solution}")
+        lines += _wrapped(f"All {grade.of} properties hold. Checked: {page.checked}")
+        lines += ["Compare with a worked solution:", f"  {solution}"]
     elif grade.state == "to do":
-        lines += ["", f"{holds}. The first hint: {hint}"]
+        lines += ["", f"{holds}. The first hint:", f"  {hint}"]
     elif grade.of:
-        waiting = "" if grade.passed + 1 == grade.of else "; the properties after the wrong one were not checked"
-        lines += ["", f"{holds}{waiting}. A hint: {hint}"]
+        waiting = "" if grade.passed + 1 == grade.of else "; the other properties of a wrong function were not checked"
+        lines += ["", f"{holds}{waiting}. A hint:", f"  {hint}"]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 110)
 
 
 def hint_text(exercise: str, number: int, option: str) -> str:
@@ -114,7 +119,7 @@ def hint_text(exercise: str, number: int, option: str) -> str:
     if number not in range(1, len(hints) + 1):
         raise InputError(f"grade: {exercise} has the hints 1 to {len(hints)}, got {option}{number}")
     more = f"\nTry again. If this hint does not help: {option}{number + 1}" if number < len(hints) else ""
-    return f"Hint {number} of {len(hints)}: {hints[number - 1]}{more}"
+    return "\n".join(_wrapped(f"Hint {number} of {len(hints)}: {hints[number - 1]}")) + more
 
 
 def show_solutions(names: Sequence[str], files: Sequence[str], time_limit: float = TIME_LIMIT) -> bool:

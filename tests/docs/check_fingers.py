@@ -2,7 +2,9 @@
 
 The page computes attention in JavaScript. At random settings, with and without each mistake, its numbers must agree
 with those of the package and of the gallery to 1e-9. After a number is changed by keyboard, all others must also agree.
-On a phone, no matrix may overlap another, and a tapped number must stay visible.
+Each sum that explains a number must give this number, with each mistake too. After a click, a drag or a key, the text
+must explain the chosen number. On a phone, no matrix may overlap another, and a tapped number must stay
+visible.
 """
 
 import argparse
@@ -80,30 +82,35 @@ def at_random(tab: Any, mistake: str, seed: int) -> list[str]:
     return compare(found, expected(given, scale, mistake), f"setting {seed} {mistake}")
 
 
-def as_explained(tab: Any, seed: int) -> list[str]:
-    """Check that each sum on the page equals the number that it explains."""
+def as_explained(tab: Any, mistake: str, seed: int) -> list[str]:
+    """Check that each sum on the page equals the number that it explains, with a mistake if one is given."""
     rng = np.random.default_rng(seed)
     T, d = int(rng.integers(2, 7)), int(rng.integers(2, 5))
     given = {name: rng.standard_normal((T, d)) for name in INPUTS} | {"mask": rng.random((T, T)) < 0.7}
-    inputs = {name: array.tolist() for name, array in given.items()} | {"scale": 0.7}
+    inputs = {name: array.tolist() for name, array in given.items()} | {"scale": 0.7, "mistake": mistake}
     found = tab.evaluate(f"""(() => {{
         const inputs = {json.dumps(inputs)}, all = {{...inputs, ...fingers.compute(inputs), T: {T}, d: {d}}}, sums = [];
         for (const name of ['scores', 'weights', 'y', 'dweights', 'dscores', 'dq', 'dk', 'dv'])
             all[name].forEach((row, i) => row.forEach((value, j) => {{
-                const {{ names, cells }} = fingers.explain(name, i, j, all);
+                const {{ names, cells, note }} = fingers.explain(name, i, j, all, inputs.mistake);
                 const cell = `${{name}}[${{i}}, ${{j}}]`;
-                if (value !== -Infinity) sums.push([cell, value, names, cells.map(one => one.join())]);
+                if (!note) sums.push([cell, value, names, cells.map(one => one.join())]);
+                else if (value && value !== -Infinity) sums.push([cell, value, "0", []]);
             }}));
         return [sums, all]; }})()""")
-    wrong, numbers = [], {name: np.array(value, np.float64) for name, value in found[1].items() if name != "mask"}
+    wrong, others = [], ("mask", "mistake")
+    numbers = {name: np.array(value, np.float64) for name, value in found[1].items() if name not in others}
+    scores = given["q"] @ given["k"].T * 0.7
+    u = np.exp(scores - scores.max(1, keepdims=True))
+    numbers["u"] = u / u.sum(1, keepdims=True)  # the weights without the mask; they are not on the page
     for cell, value, names, cells in found[0]:
         expression = names.replace("·", "*").replace("−", "-").replace("…", "1.0")
         result = eval(expression, {"exp": np.exp, **numbers})  # such as scale * (q[0, 1] * k[2, 1]), from our script
         mentioned = set(re.findall(r"([a-z]+)\[(\d), (\d)\]", names))
         if not np.isclose(result, value, rtol=0, atol=1e-9):
-            wrong.append(f"fingers: {cell} = {value}, but its sum {names} is {result}")
-        if not set(cells) <= {",".join(one) for one in mentioned} or not cells:
-            wrong.append(f"fingers: {cell} highlights {cells}, but its sum is {names}")
+            wrong.append(f"fingers: {mistake} {cell} = {value}, but its sum {names} is {result}")
+        if not set(cells) <= {",".join(one) for one in mentioned} or bool(cells) != bool(mentioned):
+            wrong.append(f"fingers: {mistake} {cell} highlights {cells}, but its sum is {names}")
     return wrong
 
 
@@ -163,8 +170,13 @@ def by_hand(tab: Any) -> list[str]:
     named = tab.locator("[data-control=maskName] option:checked").inner_text()
     if named != "changed by hand" or not ("&maskName=hand&" in tab.url and tab.url.endswith("&seen=1000110001101111")):
         wrong.append(f"fingers: after the key m the menu is {named!r} and the address {tab.url}")
+    tab.keyboard.press("m")
+    if "&maskName=causal&" not in tab.url or "seen" in tab.url:
+        wrong.append(f"fingers: after the key m twice the address is {tab.url}")
+    tab.keyboard.press("m")
     wrong += as_shown(tab, "with a hidden pair")
-    tab.locator('[data-cell="dq,1,0"]').first.focus()
+    dq = tab.locator('[data-cell="dq,1,0"]').first
+    dq.focus()
     text, error = tab.locator(".fingers-output").first.inner_text(), tab.locator(".fingers-valley output").inner_text()
     if "dscores[1, 0] · k[0, 0]" not in text or tab.locator(".fingers:not([data-small]) td.lit").count() != 8:
         wrong.append(f"fingers: dq[1, 0] is explained by {text!r}")
@@ -173,6 +185,9 @@ def by_hand(tab: Any) -> list[str]:
     for mistake in tab.evaluate("Object.keys(fingers.MISTAKES)"):
         tab.locator("[data-control=mistake]").select_option(mistake)
         wrong += as_shown(tab, mistake, mistake)
+        text, value = tab.locator(".fingers-output").first.inner_text(), dq.inner_text()
+        if ("\nwith the mistake: " in text) != ("without the mistake" in text) or value not in text.splitlines()[-1]:
+            wrong.append(f"fingers: {mistake}: dq[1, 0] = {value} is explained by {text!r}")
     tab.locator("[data-control=mistake]").select_option("")
     for control, value in (("values", "identity"), ("cotangent", "ones"), ("maskName", "nothing")):
         tab.locator(f"[data-control={control}]").select_option(value)
@@ -184,6 +199,32 @@ def by_hand(tab: Any) -> list[str]:
     for _ in range(5):
         tab.keyboard.press("ArrowLeft")
     return wrong + as_shown(tab, "one word")
+
+
+def with_a_mouse(tab: Any) -> list[str]:
+    """After a click, a drag or a key, the text explains the chosen number and not the one below the mouse."""
+    wrong = []
+
+    def expect(words: str, doing: str) -> None:
+        if words not in (text := tab.locator(".fingers-output").first.inner_text()):
+            wrong.append(f"fingers: after {doing} the text is {text!r}, without {words!r}")
+
+    tab.locator('[data-cell="q,1,1"]').first.click()
+    expect("q[1, 1]", "a click")
+    tab.keyboard.press("ArrowRight")
+    expect("q[1, 2]", "a click and an arrow key")
+    tab.keyboard.press("m")
+    expect("hides a pair", "the key m at q")
+    tab.locator('[data-cell="k,0,0"]').first.hover()
+    expect("k[0, 0]", "a move of the mouse")
+    tab.mouse.down()
+    tab.mouse.move(5, 5)
+    tab.mouse.up()
+    expect("k[0, 0]", "a drag")
+    tab.locator("[data-control=maskName]").select_option("nothing")
+    tab.locator('[data-cell="weights,3,1"]').first.focus()
+    expect("all keys of this row are hidden", "the choice of a weight of a hidden row")
+    return wrong
 
 
 def on_a_phone(tab: Any, address: str) -> list[str]:
@@ -219,7 +260,12 @@ def check(site: Path, chromium: str) -> list[str]:
         mistakes = tab.evaluate("Object.keys(fingers.MISTAKES)")
         for seed, mistake in enumerate(4 * ["", *mistakes]):
             wrong += at_random(tab, mistake, seed)
-        wrong += as_explained(tab, 3) + as_explained(tab, 4) + by_hand(tab)
+        for mistake in ["", *mistakes]:
+            wrong += as_explained(tab, mistake, 3) + as_explained(tab, mistake, 4)
+        wrong += by_hand(tab)
+        mouse = browser.new_page()
+        mouse.goto(f"{address}/fingers.html")
+        wrong += with_a_mouse(mouse)
         tab.goto(f"{address}/index.html")
         if tab.locator(".fingers[data-small] td").count() == 0:
             wrong.append("index.html has no interactive figure")

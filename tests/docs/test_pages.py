@@ -1,8 +1,13 @@
-"""The hand-written pages of the site: every included piece of source exists. (The build of the site runs the cells.)"""
+"""The hand-written pages of the site: every included piece of source exists, and every link has a target.
+
+The build of the site runs the cells.
+"""
 
 import ast
 import re
 from pathlib import Path
+
+from pages import relink
 
 from tests.every import each
 
@@ -12,6 +17,8 @@ NO_PAGES = {*MADE_AT_THE_BUILD, "notes"}
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in NO_PAGES]
 FENCED = r"^(`{3,})(?:%s)[^\n]*\n(?P<code>.*?)^\1\s*$"
 CELL = re.compile(FENCED % r"\{code-cell\}", re.MULTILINE | re.DOTALL)
+CODE = re.compile(FENCED % r"\{code-cell\}|(?!\{)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https://)(?P<target>[^)#\s]+)(#[\w-]+)?\)")
 INCLUDE = re.compile(r"^(`{3,})\{literalinclude\} (?P<path>\S+)\n(?P<options>.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -56,3 +63,12 @@ def test_every_included_piece_of_source_exists(page: Path) -> None:
         start = text.find(options.get("start-at", ""))
         assert start >= 0, f"{path.name} {options}: no line with the start"
         assert text[start:].find(options.get("end-at", "")) >= 0, f"{path.name} {options}: no line with the end"
+
+
+@each(PAGES, name_of)
+def test_every_link_leads_to_a_file_of_the_repository_and_on_the_site_to_a_page(page: Path) -> None:
+    text = CODE.sub("", page.read_text("utf-8"))
+    targets = [(page.parent / link["target"]).resolve() for link in LINK.finditer(text)]
+    made = [DOCS / folder for folder in MADE_AT_THE_BUILD]
+    assert [str(target) for target in targets if not target.exists() or {target, *target.parents} & {*made}] == []
+    assert "](../" not in relink(text, page.parent), "docs/_ext/pages.py must know the page of this link"

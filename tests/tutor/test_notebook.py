@@ -53,13 +53,13 @@ def test_text_and_result_are_those_of_the_command(
 def test_hint_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
     assert na.grade("softmax", hint=2) is None
     second = exercise_texts()["softmax"].hints[1]
-    assert f"{second}\nTry again. If this hint does not help: hint=3" in capsys.readouterr().out
+    assert f"{second} Try again. If this hint does not help: hint=3" in " ".join(capsys.readouterr().out.split())
     _, text = graded(LINES["right"], capsys, solution=True)
     assert exercise_texts()["softmax"].solution in text
     assert 'na.grade("softmax", softmax_backward, solution=True)' in text
     _, text = graded(LINES["known"], capsys, solution=True)
     assert exercise_texts()["softmax"].solution not in text
-    assert 'A hint: na.grade("softmax", hint=1)' in text
+    assert 'A hint:\n  na.grade("softmax", hint=1)' in text
 
 
 def test_error_names_the_line_of_a_method(capsys: pytest.CaptureFixture[str]) -> None:

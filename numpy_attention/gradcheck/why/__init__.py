@@ -24,7 +24,7 @@ from numpy_attention.gradcheck.derivative import H, Scalar, complex_numbers, fir
 from numpy_attention.gradcheck.problem import Arrays, Gradients, Outputs, Problem, in_float64, is_float, largest
 from numpy_attention.gradcheck.report import ArgumentReport, Report
 from numpy_attention.gradcheck.why import experiments, relations
-from numpy_attention.gradcheck.why.paths import of_steps
+from numpy_attention.gradcheck.why.paths import Trace, of_steps
 
 CALLS = 1000  # the diagnosis may call the function so many times,
 SECONDS = 15.0  # and may take so long
@@ -73,6 +73,22 @@ class Evidence:
     def dy(self) -> str:
         """What dy is called in a sentence: with an argument y, dy is the gradient of this argument."""
         return "the upstream gradient" if "y" in self.exact else "dy"
+
+    @cached_property
+    def steps(self) -> set[str]:
+        """The names of the steps of the forward; an empty set if they are not known."""
+        trace = Trace()
+        arrays = {name: trace.traced(x + 0j) if is_float(x) else x for name, x in self.arrays.items()}
+        try:
+            with complex_numbers(), np.errstate(all="ignore"):
+                self.run({**self.exact, **arrays})
+        except Exception:  # no calls are left, or the forward does not take complex arrays
+            return set()
+        return {step.site.name for step in trace.steps}
+
+    def has(self, *names: str) -> bool:
+        """Whether the forward has one of these steps, or its steps are not known."""
+        return not self.steps or not self.steps.isdisjoint(names)
 
     @property
     def left(self) -> int:

@@ -307,10 +307,13 @@ def _sums_and_lengths(evidence: "Evidence") -> Iterator[str]:
             close = 1e-6 * n * report.size
             right_zero, given_zero = (near(one.sum(axis), 0.0, close) for one in (right, given))
             if right_zero and not given_zero:
+                softmax = evidence.has("exp", "logaddexp")
+                before = "a softmax or a norm" if softmax else "a norm"
+                term = " (of a softmax: `- sum(dy * w)`)" * softmax
                 yield (
-                    f"{report.symbol} must sum to zero along axis {axis}, but does not: the same number added to all "
-                    f"these elements of {report.name} changes nothing (a softmax or the mean of a norm takes it off). "
-                    "Is this path missing (of a softmax: is `- sum(dy * w)` missing), or one side of x_i - x_j?"
+                    f"{report.symbol} must sum to zero along axis {axis}, as before {before}, but does not: the same "
+                    f"number added to all these elements of {report.name} changes nothing. Is a path missing or scaled "
+                    f"wrongly: a mean or a sum that is subtracted{term}, or one side of x_i - x_j?"
                 )
             if given_zero and not right_zero:
                 yield (

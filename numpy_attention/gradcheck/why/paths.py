@@ -47,6 +47,7 @@ RATIOS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of a wrong slope an
     "1 - x**2 of the input x of a tanh in place of 1 - y**2": lambda y: (1 - np.arctanh(y) ** 2) / (1 - y**2),
     "x (1 - x) of the input x of a sigmoid in place of y (1 - y)":
         lambda y: np.log(y / (1 - y)) * (1 - np.log(y / (1 - y))) / (y * (1 - y)),
+    "1 - y in place of 1 - y**2": lambda y: 1 / (1 + y),
     "without the division by y": lambda y: y, "without the factor 1 - y": lambda y: 1 / (1 - y),
     "without the factor y (1 - y)": lambda y: 1 / (y * (1 - y)),
 }
@@ -171,7 +172,7 @@ class _Search:
 
     def sentence(self, site: "Site", operand: int, words: str) -> str:
         if site.is_sum() and operand == 0 and words == "the path through {operand} is missing":
-            return f"{self.gradients}: of {site.quoted()}, only the last term is kept: does = replace +=?"
+            return f"{self.gradients}: of {site.quoted()}, only the last term is kept: is = used in place of +=?"
         operands = [f"`{one}`" for one in site.operands()] + ["an operand"] * 9  # without source, no operand has a name
         same = {one.calls for one in self.visits if one._replace(calls=()) == site._replace(calls=())}
         where = f"{site.quoted()}, called by {site.calls[0].quoted()}" if len(same) > 1 else site.quoted()
@@ -189,7 +190,7 @@ class _Search:
             yield f"the factor {other} is left out", _replaced(k, [np.ones_like(one) for one in each])
             for name, found in itertools.chain(self.like(b, n), _variants(other, each)):
                 yield f"the backward uses {name} in place of {other}", _replaced(k, found)
-        if len(step.operands) == 1 and step.site.name not in LINEAR:
+        if len(step.operands) == 1 and step.site.name not in (*LINEAR, "absolute"):
             for name, found in self.like(step.result, n):
                 yield f"the derivative is taken at {name}", _at(found)
 
@@ -233,7 +234,7 @@ def _slopes(operand: int, visits: list["Step"]) -> Iterator[tuple[str, Rule]]:
     if np.shape(step.operands[operand]) == np.shape(step.result):
         words = "the derivative with respect to {operand} is left out, as if it were 1 everywhere"
         yield words, lambda step, operand: np.asarray(step.operands[operand].imag)
-        for words, ratio in RATIOS.items() if step.site.name not in LINEAR else ():
+        for words, ratio in RATIOS.items() if step.site.name not in (*LINEAR, "exp", "absolute") else ():
             yield f"the derivative is wrong: {words}, where y is the result", _times(ratio)
 
 
@@ -312,9 +313,11 @@ class Site(NamedTuple):
         return f"{f'`{text}`' if tree else f'step {self.name}'} (line {self.place[0]}{of_the_book})"
 
     def is_sum(self) -> bool:
-        """Whether this is the addition of Python's sum(...): its operands are the sum so far and the next term."""
-        tree = self.source()[1]
-        return isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "sum"
+        """Whether this is the addition of sum(...) or of +=: its operands are the sum so far and the next term."""
+        match self.source()[1]:
+            case ast.AugAssign(op=ast.Add()) | ast.Call(func=ast.Name(id="sum")):
+                return True
+        return False
 
     def operands(self) -> list[str]:
         """The source of each operand; the first one of a method is its array."""
@@ -413,11 +416,23 @@ class Traced(np.ndarray):
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         if function is np.lib.stride_tricks.sliding_window_view:
             return self.record.step("take", lambda x: function(x, *args[1:], **options), args[:1])
+        if function in (np.var, np.std):
+            return getattr(args[0], function.__name__)(*args[1:], **options)
         if function not in WHOLE and not function.__module__.startswith("numpy.linalg"):
             return self.record.traced(super().__array_function__(function, types, args, options))
         if function is np.concatenate:
             return self.record.step("concatenate", lambda *parts: function(parts, *args[1:], **options), args[0])
         return self.record.step(function.__name__, lambda *values: function(*values, **options), args)
+
+    def var(self, axis: Any = None, *, ddof: int = 0, keepdims: bool = False, **_: Any) -> Any:  # type: ignore[override]
+        """The variance as a mean of squares; np.var of complex numbers uses absolute values."""
+        off = self - self.mean(axis, keepdims=True)
+        squares = (off * off).sum(axis, keepdims=keepdims)
+        return squares / (self.size / max(np.size(squares), 1) - ddof)
+
+    def std(self, axis: Any = None, **options: Any) -> Any:  # type: ignore[override]
+        """The standard deviation, as the root of the variance."""
+        return np.sqrt(self.var(axis, **options))
 
     def __getitem__(self, key: Any) -> Any:
         parts = [_plain(part) for part in key] if isinstance(key, tuple) else [_plain(key)]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from numpy_attention.gradcheck.problem import Arrays, largest
+from numpy_attention.gradcheck.problem import Arrays, is_float, largest
 from numpy_attention.gradcheck.report import ArgumentReport
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def factor_in_words(factor: float, evidence: "Evidence", close: float = 1e-6) ->
     if fitting:  # 2 can be a term that is added twice, or the sqrt of a width of 4
         last = [f"axis {x.ndim - 1} of {name}" for name, x in evidence.arrays.items() if x.ndim > 1]
         scales = [one for one in fitting[1:] if one.startswith("sqrt of") and any(axis in one for axis in last)]
+        scales = [] if fitting[0].startswith("sqrt of") else scales
         return "; or ".join([fitting[0], *scales[:1]]), True
     return f"right up to the constant factor {factor:.6g}", False
 
@@ -98,6 +99,12 @@ def _known_factors(evidence: "Evidence") -> Iterator[tuple[float, str]]:
             yield 1 / value, f"{name} is left out"
             yield 1 - value, f"the factor 1/(1 - {name}) is left out"
             yield 1 / (1 - value), f"the factor 1/(1 - {name}) is applied once too often"
+    for name, number in evidence.exact.items():
+        if np.size(number) == 1 and is_float(number) and abs(value := float(np.ravel(number)[0])) not in (0.0, 1.0):
+            powers = {name: value, f"{name} ** 2": value**2, f"exp({name})": math.exp(value)}
+            for words, power in powers.items():
+                yield power, f"the factor {words} is applied once too often"
+                yield 1 / power, f"the factor {words} is left out"
     arrays = [*evidence.arrays.items(), *(("the output", one) for one in evidence.scalar.dy)]
     for many, (name, value) in itertools.product((1, 2, 3, 4), arrays):
         for axes in itertools.combinations(range(value.ndim), many):
@@ -197,6 +204,10 @@ def _factors(shape: tuple[int, ...], evidence: "Evidence") -> Iterator[tuple[str
             continue
         if all(n in (1, m) for n, m in zip(z.shape[::-1], shape[::-1])):
             yield from ((name, z), (f"exp({name})", np.exp(z)))
+        for axis in range(len(shape) - 1) if z.ndim == 1 and z.size > 1 else ():
+            if shape[axis] == z.size:
+                along = z.reshape(-1, *(1,) * (len(shape) - axis - 1))
+                yield from ((f"{name} (along axis {axis})", along), (f"exp({name}) (along axis {axis})", np.exp(along)))
         for ids, index in evidence.arrays.items():
             if index.dtype.kind in "iu" and z.ndim == 1 and index.shape == shape[: index.ndim] and index.max() < z.size:
                 yield f"{name}[{ids}]", z[index].reshape(index.shape + (1,) * (len(shape) - index.ndim))
@@ -216,7 +227,8 @@ def _off_in_each_row(report: ArgumentReport, evidence: "Evidence", slack: np.nda
         return bool(np.all(np.abs(off - times * weight) <= (2 + np.abs(times)) * slack))
 
     path = f"by a multiple of {report.name}: is the path through the"
-    output = "by a multiple of the output: is the path through a sum (of a softmax, `- sum(dy * w)`) missing?"
+    softmax = " (of a softmax, `- sum(dy * w)`)" * evidence.has("exp", "logaddexp")
+    output = f"by a multiple of the output: is the path through a sum{softmax} missing?"
     for axis in (axis for axis in reversed(range(off.ndim)) if off.shape[axis] > 2):
         kind = {off.ndim - 1: "row", 0: "column" if off.ndim == 2 else "vector"}.get(axis, "vector")
         row = f"every {kind} (along axis {axis})"
