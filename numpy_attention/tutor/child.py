@@ -21,10 +21,10 @@ from numpy_attention.tutor.catalogue import EXERCISES
 from numpy_attention.tutor.exercise import Exercise
 from numpy_attention.tutor.grading import grade_module
 from numpy_attention.tutor.guard import NotOwnWork, guard_answers
-from numpy_attention.tutor.result import Grade, stopped
+from numpy_attention.tutor.result import RECORD, Grade, stopped
 
 
-def grade_here(file: Path, exercise: Exercise, seconds: float = 0.0) -> Grade:
+def grade_here(file: Path, exercise: Exercise, seconds: float = 0.0, **options: Any) -> Grade:
     """Grade a file in this process; with `seconds`, a longer call of a student's function ends the process."""
     try:
         own = _imported(file)
@@ -39,7 +39,7 @@ def grade_here(file: Path, exercise: Exercise, seconds: float = 0.0) -> Grade:
         text = f"{file.name} must define {', '.join(missing)}; was it renamed or deleted?"
         return stopped(exercise.name, "broken", text)
     placed = {name: with_place(own[name], file, seconds) for name in exercise.needed}
-    return grade_module(exercise, types.SimpleNamespace(**{**own, **placed}))
+    return grade_module(exercise, types.SimpleNamespace(**{**own, **placed}), **options)
 
 
 def _imported(file: Path) -> dict[str, Any]:
@@ -66,13 +66,16 @@ def _import_failure(error: BaseException, file: Path) -> str:
 
 
 def main(file: str, exercise: str, seconds: str) -> None:
-    """Print what the file prints, then one line with the grade."""
-    found = EXERCISES[exercise]
+    """Print what the file prints, and between it the grade so far: before each property, and at the end."""
+    found, out = EXERCISES[exercise], sys.stdout
     guard_answers(found.answers, found.parts)
-    output: Any = Printed(sys.stdout)
+
+    def record(grade: Grade, running: str) -> None:
+        print(f"\n{RECORD}{json.dumps([dataclasses.asdict(grade), running])}", file=out, flush=True)
+
+    output: Any = Printed(out)
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        grade = grade_here(Path(file), found, float(seconds))
-    print("\n" + json.dumps(dataclasses.asdict(grade)), end="", flush=True)
+        record(grade_here(Path(file), found, float(seconds), before=record), "")
     os._exit(0)  # without waiting for threads of the file
 
 

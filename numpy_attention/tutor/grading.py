@@ -38,13 +38,19 @@ Property = Callable[[Entry, Entry, int, Sizes | None], None]  # the student's en
 Pairs = list[tuple[Entry, Entry]]
 
 
-def grade_module(exercise: Exercise, module: Any, examples: int = EXAMPLES) -> Grade:
-    """Grade a module that defines everything that the exercise needs."""
+def grade_module(
+    exercise: Exercise, module: Any, examples: int = EXAMPLES, before: Callable[[Grade, str], None] = lambda *_: None
+) -> Grade:
+    """Grade a module that defines everything that the exercise needs.
+
+    `before` is called before each property, with the grade so far and the property: a check may never end.
+    """
     grade = Grade(exercise.name)
     properties_of = {subject: list(_properties(exercise, module, subject, examples)) for subject in exercise.subjects}
     grade.of = sum(map(len, properties_of.values()))
     for subject, checks in properties_of.items():
         for description, search in checks:
+            before(grade, f"{subject}: {description}")
             failure = search(examples)
             if failure is None:
                 grade.passed += 1

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+RECORD = "\x1e"  # begins a line of the other process with the grade so far and the property that is checked next
 STATES = ("right", "to do", "wrong", "broken", "too slow")
 
 

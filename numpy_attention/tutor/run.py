@@ -12,7 +12,7 @@ from pathlib import Path
 from numpy_attention.errors import InputError, command, escaped, shell_path
 from numpy_attention.tutor.answer import MAX_TEXT, printed_lines
 from numpy_attention.tutor.page import exercise_texts
-from numpy_attention.tutor.result import Grade, stopped
+from numpy_attention.tutor.result import RECORD, Grade
 
 TIME_LIMIT = 10.0  # seconds for each call; a right answer needs less than a tenth of a second
 FILE_LIMIT = 6.0  # time limit for a whole file, as a multiple of the time limit for one call
@@ -64,17 +64,20 @@ def grade_file(file: Path, exercise: str, time_limit: float = TIME_LIMIT) -> Gra
             [*child, str(time_limit)], env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
             capture_output=True, check=False, timeout=START_SECONDS + FILE_LIMIT * time_limit,
         )
+        said, limit = _text(done.stderr), time_limit
+        output = _text(done.stdout)
     except subprocess.TimeoutExpired as slow:
-        seconds = FILE_LIMIT * time_limit
-        text = f"No result after {seconds:g} seconds: the function or the import of the file is too slow. {MORE_TIME}"
-        printed, grade = _text(slow.stdout), stopped(exercise, "too slow", text)
-    else:
-        printed, _, result = _text(done.stdout).rpartition("\n")
-        try:
-            grade = Grade(**json.loads(result))
-        except (TypeError, ValueError):  # there is no result
-            printed, grade = _text(done.stdout), _no_result(file, exercise, time_limit, _text(done.stderr))
-    grade.lines += printed_lines(printed, "The file")
+        said, limit = "Timeout", FILE_LIMIT * time_limit
+        output = _text(slow.stdout)
+    grade, running = Grade(exercise), "the import of the file"
+    for record in re.findall(f"^{RECORD}(.*)", output, re.MULTILINE)[-1:]:
+        so_far, running = json.loads(record)
+        grade = Grade(**so_far)
+    if running:
+        grade.state, text = _no_result(file, limit, running, said)
+        grade.summary = grade.summary or text
+        grade.lines += [f"  {line}" for line in _wrapped(text)]
+    grade.lines += printed_lines(re.sub(f"\n{RECORD}.*\n", "", output), "The file")
     return grade
 
 
@@ -82,15 +85,15 @@ def _text(output: bytes | None) -> str:
     return (output or b"").decode("utf-8", errors="replace")
 
 
-def _no_result(file: Path, exercise: str, time_limit: float, said: str) -> Grade:
-    """The grade if the other process ended without a result: a call took too long, or the file ended Python."""
+def _no_result(file: Path, seconds: float, running: str, said: str) -> tuple[str, str]:
+    """The state and the text if there is no grade: a call or all calls took too long, or the file ended Python."""
     if said.startswith("Timeout"):
-        at = re.search(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', said)
-        place = f" Python was in {at[2]}, line {at[1]} of {file.name}: is there an endless loop?" if at else ""
-        return stopped(exercise, "too slow", f"No answer after {time_limit:g} seconds.{place} {MORE_TIME}")
+        places = re.findall(rf'File "[^"]*{re.escape(file.name)}", line (\d+) in (\w+)', said)
+        at = "".join(f" Python was in {name}, line {line} of {file.name}: is there an endless loop?"
+                     for line, name in places[:1])
+        return "too slow", f"No answer after {seconds:g} seconds in: {running}.{at} {MORE_TIME}"
     why = f": {escaped(said.splitlines()[-1])[:MAX_TEXT]}" if said else ""
-    text = f"{file.name} ended the Python process before the grader had a result{why}"
-    return stopped(exercise, "broken", text)
+    return "broken", f"{file.name} ended the Python process before the grader had a result{why}"
 
 
 def answer_text(exercise: str, grade: Grade, hint: str, solution: str) -> str:

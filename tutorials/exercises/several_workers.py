@@ -11,7 +11,8 @@ Write joined_gradient(grads, counts), which returns the gradient of the loss of 
 
     loss = (1 / n) times the sum of the losses at all counted positions        n = n_1 + n_2 + ...
 
-If the part of a worker contains only padding, this worker has n_w = 0, and its gradient is zero.
+If the part of a worker contains only padding, this worker has n_w = 0, and its gradient is zero. If n = 0, return
+zeros.
 
     python -m numpy_attention grade tutorials/exercises/several_workers.py            check your function
     python -m numpy_attention grade tutorials/exercises/several_workers.py --hint 1   the first of three hints
