@@ -46,7 +46,10 @@ def grade_module(
     `before` is called before each property, with the grade so far and the property: a check may never end.
     """
     grade = Grade(exercise.name)
-    properties_of = {subject: list(_properties(exercise, module, subject, examples)) for subject in exercise.subjects}
+    properties_of: dict[str, list[tuple[str, Search]]] = {}
+    for subject in exercise.subjects:
+        before(grade, f"{subject}, in a first run of all checks")
+        properties_of[subject] = list(_properties(exercise, module, subject, examples))
     grade.of = sum(map(len, properties_of.values()))
     for subject, checks in properties_of.items():
         for description, search in checks:
