@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from numpy_attention.errors import install
 
+SECONDS = 30  # without a bar, a line at least so often
+
 
 class Progress:
     """Shows finished steps, loss, speed and remaining time; `line` prints a permanent line."""
@@ -16,7 +18,7 @@ class Progress:
         self.start = time.perf_counter()
         self.first = self.done = done
         self.bar: Any = None
-        self.printed = False
+        self.next_line = 0.0  # without a bar: when the next line is due, the first one at once
         if sys.stderr.isatty():
             try:
                 tqdm = importlib.import_module("tqdm").tqdm
@@ -39,13 +41,13 @@ class Progress:
             if entry is not None:
                 self.bar.set_postfix_str(f"loss {entry['loss']:.3f}, {entry['tokens_per_second']:,.0f} tokens/s", False)
             self.bar.update(1)
-        elif entry is not None and not self.printed:  # the first sign that the run works
+        elif entry is not None and time.perf_counter() >= self.next_line:
             self.line(entry)
 
     def line(self, entry: dict[str, Any]) -> None:
         """Print a permanent line with the numbers of an evaluation."""
         figures = [f"{name} {value:.4f}" for name, value in entry.items() if name == "loss" or name.startswith("val_")]
-        self.printed = True
+        self.next_line = time.perf_counter() + SECONDS
         text = f"step {entry['step']:>{len(str(self.steps))}}/{self.steps}  " + "  ".join(figures)
         text += f"  {entry['tokens_per_second']:,.0f} tokens/s"
         if self.bar is not None:
