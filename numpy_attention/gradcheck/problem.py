@@ -554,7 +554,7 @@ def _require_function(problem: Problem, y: Outputs) -> None:
 
 def _require_repeatable(problem: Problem, dy: Outputs, cache: Any, grads: Gradients) -> None:
     """Two calls of the backward with one cache must return the same gradients."""
-    advice = "does backward change its cache in place?"
+    advice = "does backward change its cache in place? or does it draw random numbers?"
     try:
         repeated = problem.pull_back(dy, cache)
     except Exception as error:

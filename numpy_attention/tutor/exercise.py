@@ -112,12 +112,22 @@ class Quiz:
                 names = list(inspect.signature(self.right).parameters)
                 numbers = [line for name, one in zip(names, arguments) for line in shown(name, one)]
                 numbers += [*shown("yours:", answer), *shown("right:", expected)]
-                likely = likely_mistake(self.right, dict(zip(names, arguments)), answer, expected) if message else ""
+                this = dict(zip(names, arguments)), answer, expected
+                others = self._more(function, question, names, seed) if message else ()
+                likely = likely_mistake(self.right, this, *others) if message else ""
                 raise AssertionError("\n".join([
                     message or "the arguments were changed in place; they belong to the caller",
                     *filter(None, [self.advise(answer), likely and LIKELY + likely]),
                     *([] if WRONG_DTYPE in message else numbers),  # numbers do not show a dtype
                 ]))
+
+    def _more(self, function: Callable[..., Any], question: str, names: list[str], seed: int) -> Iterator[Any]:
+        """Other examples of a question: the arguments, the answer and the right result."""
+        for other in (seed + 1, seed + 2):
+            given = next(arguments for text, arguments in self.ask(np.random.default_rng(other)) if text == question)
+            answer = or_none(partial(function, *copy.deepcopy(given)))
+            if answer is not None:
+                yield dict(zip(names, given)), answer, self.right(*copy.deepcopy(given))
 
     def outcome(self, function: Callable[..., Any]) -> list[Any]:
         """For each question the answers for some seeds; None if the function raises an error."""

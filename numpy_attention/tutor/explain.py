@@ -60,7 +60,8 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
         return "to do", [todo, "", f"What will be checked: {checked}"], "not written yet"
     known = recognize(exercise, module, subject)
     failed = isinstance(error, AssertionError)  # else an exception: the message says more than a search
-    changes = recognize_change(exercise, module, subject) if failed and not known else []
+    told = "in place" in str(error)  # the message names the mistake: an array was changed, or was not changed
+    changes = recognize_change(exercise, module, subject) if failed and not known and not told else []
     two = [] if known or changes or subject in exercise.quizzes else recognize_two(exercise, module, subject)
     explained = bool(known or changes) or len(two) > 1  # then a likely mistake is not needed
     if not failed:

@@ -112,7 +112,7 @@ def _forward(from_scratch: bool, entry: Entry, right: Entry, seed: int, sizes: S
         "forward of the exercise, because only the backward is your task"
     )
     arguments = {**right_case.inputs, **right_case.options}
-    likely = likely_mistake(lambda **some: right_case.op(**some)[0], arguments, theirs, expected)
+    likely = likely_mistake(lambda **some: right_case.op(**some)[0], (arguments, theirs, expected))
     raise AssertionError("\n".join([
         "the forward does not agree with the formula", *filter(None, [likely and LIKELY + likely]),
         *shown_beside("yours:", theirs, "right:", expected),

@@ -42,6 +42,9 @@ def other_expressions(node: ast.expr, parent: ast.AST) -> Iterator[Change]:
             yield f"{_quoted(other)} is used in place of {_quoted(node)}", other
         case ast.Call(func=ast.Name(id="reversed" | "sorted" | "sum" | "int"), args=[inside]):
             yield f"`{ast.unparse(node.func)}` is left out", inside
+        case ast.Call(func=ast.Name(id="min" | "max" as name)):
+            opposite = ast.Call(ast.Name({"min": "max", "max": "min"}[name], ast.Load()), node.args, node.keywords)
+            yield f"{_quoted(opposite)} is used in place of {_quoted(node)}", opposite
         case ast.Attribute(attr="T" | "mT", value=array):
             yield f"the transpose of {_quoted(array)} is left out", array
         case ast.Constant(value=value) if type(value) is int:
@@ -188,8 +191,9 @@ def other_statements(function: ast.FunctionDef) -> Iterator[str]:
                 yield f"in `{line}`, = is used in place of {sign}"
                 body[i] = ast.copy_location(ast.AugAssign(statement.target, opposite(), statement.value), statement)
                 yield f"in `{line}`, {other} is used in place of {sign}"
-            body[i] = ast.copy_location(ast.Pass(), statement)
-            yield f"the line `{line}` is left out"
+            if not isinstance(statement, ast.For | ast.While):
+                body[i] = ast.copy_location(ast.Pass(), statement)
+                yield f"the line `{line}` is left out"
             if i + 1 < len(body) and isinstance(loop := body[i + 1], ast.For):
                 loop.body.insert(0, statement)
                 yield f"the line `{line}` is inside the loop that comes after it"

@@ -20,10 +20,22 @@ from numpy_attention.tutor.compare import same
 Values = Mapping[str, Any]
 
 
-def likely_mistake(right: Callable[..., Any], arguments: Values, answer: Any, expected: Any) -> str:
-    """The likely mistake of an answer; "" if nothing explains it."""
+def likely_mistake(right: Callable[..., Any], *examples: tuple[Values, Any, Any]) -> str:
+    """The likely mistake of an answer; "" if nothing explains it.
+
+    An example has the arguments of the function, the answer, and the right result. The sentence is true of all examples
+    with a wrong answer: in one small example, many other arguments give the same numbers by chance.
+    """
+    wrong = [one for one in examples if not _equal(*one[1:])]
+    each = [dict.fromkeys(_sentences(right, *one)) for one in wrong]
+    return next((words for words in each[0] if all(words in others for others in each)), "") if wrong else ""
+
+
+def _sentences(right: Callable[..., Any], arguments: Values, answer: Any, expected: Any) -> Iterator[str]:
+    """All sentences that explain one example."""
     if is_float(answer) and is_float(expected) and answer.size > 1 and not answer.any() and expected.any():
-        return "all numbers are zero"
+        yield "all numbers are zero"
+    moved = list[str]()
     for words, changed in _other_arguments(arguments):
         try:
             with np.errstate(all="ignore"):
@@ -31,12 +43,16 @@ def likely_mistake(right: Callable[..., Any], arguments: Values, answer: Any, ex
         except Exception:  # the right function may refuse other arguments
             continue
         if _equal(answer, other) and not _equal(other, expected):
-            return words
+            if "reverse" in words or "shifted" in words:  # it can be the result that is in another order
+                moved.append(words)
+            else:
+                yield words
     mine, theirs = (one if isinstance(one, tuple) else (one,) for one in (expected, answer))
     for a, b in zip(theirs, mine):
         if not _equal(a, b):
-            return next(_of_numbers(a, b, arguments), "")
-    return ""
+            yield from _of_numbers(a, b, arguments)
+            break
+    yield from moved
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -149,10 +165,16 @@ def _factor_in_words(factor: float, arguments: Values) -> str:
     """The factor as a size of an argument: n, 1/n, sqrt(n), 1/sqrt(n), n / (n - 1)."""
     if abs(factor + 1) < 1e-6:
         return ": the sign is wrong"
-    sizes = {f"the length of axis {axis} of {name}": n for name, x in arguments.items() if isinstance(x, np.ndarray)
-             for axis, n in enumerate(x.shape)}
+    arrays = {name: x for name, x in arguments.items() if isinstance(x, np.ndarray)}
+    sizes: dict[str, float] = {
+        f"the length of axis {axis} of {name}": n for name, x in arrays.items() for axis, n in enumerate(x.shape)
+    }
     sizes |= {name: x for name, x in arguments.items() if type(x) is int}
-    sizes |= {f"the length of {name}": len(x) for name, x in arguments.items() if isinstance(x, list)}
+    for name, x in arguments.items():
+        if isinstance(x, list):
+            sizes |= {f"the length of {name}": len(x)}
+            if x and all(type(one) is int for one in x):
+                sizes |= {f"the sum of {name}": sum(x), f"the mean of {name}": sum(x) / len(x)}
     found = []
     for name, n in sizes.items():
         for words, number in (

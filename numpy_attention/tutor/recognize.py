@@ -163,24 +163,17 @@ def recognize_change(exercise: Exercise, module: Any, subject: str) -> list[str]
         if first is None or (isinstance(first, list) and any(one is None for one in first)):
             return []  # the answer raises an error, so it has no numbers
 
-        def answers(made: Any) -> set[str]:
-            mine = or_none(lambda: outcome_of(getattr(made, subject)))
-            return {subject} if same(theirs, mine, rounding=np.float64) else set()
+        def answers(made: Any) -> bool:
+            return same(theirs, or_none(lambda: outcome_of(getattr(made, subject))), rounding=np.float64)
 
-        return one_change(exercise, solution, answers, {subject})
+        return one_change(exercise, solution, answers)
     tries = [one for one in exercise.tries if one.name == subject]
     cases = list(zip(tries, _cases(exercise, module, subject)))
-    wrong = [(one, case) for one, case in cases if not case.agrees_with(case.right)]
-
-    def agreement(made: Any) -> set[str]:
-        alike = {one.title for one, case in wrong if case.agrees_with(one.entry(made))}
-        if len(alike) < len(wrong):
-            return alike
-        # The cases in which the answer is right cost time, so they come last.
-        others = [pair for pair in cases if pair not in wrong]
-        return {one.title for one in tries} if all(case.agrees_with(one.entry(made)) for one, case in others) else set()
-
-    return one_change(exercise, solution, agreement, {one.title for one in tries}) if wrong else []
+    right = {one.title for one, case in cases if case.agrees_with(case.right)}
+    cases.sort(key=lambda pair: pair[0].title in right)  # a case that is wrong excludes most changes
+    if len(right) == len(cases):
+        return []
+    return one_change(exercise, solution, lambda made: all(case.agrees_with(one.entry(made)) for one, case in cases))
 
 
 def _cases(exercise: Exercise, module: Any, subject: str) -> list[Case]:

@@ -20,7 +20,7 @@ Change = Callable[..., Any]
     ("right for gamma of ones: is the factor gamma left out?", lambda x, gamma: scaled(x, np.ones_like(gamma))),
     ("right for n + 1: is an index or a limit off by one?", lambda x, gamma: scaled(x, gamma, 3)),
     ("right for rate = 0: is rate left out?", lambda x, gamma: scaled(x, gamma, rate=0.0)),
-    ("right for x in the reverse order along axis 0", lambda x, gamma: scaled(x[::-1], gamma)),
+    ("the right numbers in the reverse order along axis 0", lambda x, gamma: scaled(x[::-1], gamma)),
     ("right for -x: is a sign wrong?", lambda x, gamma: -scaled(x, gamma)),
     ("every number is 3 times the right one", lambda x, gamma: 3 * scaled(x, gamma)),
     ("(1 - rate) / rate", lambda x, gamma: 3 * scaled(x, gamma)),
@@ -38,7 +38,7 @@ Change = Callable[..., Any]
 def test_relation_is_found(rng: np.random.Generator, words: str, wrong: Change) -> None:
     arguments = {"x": rng.standard_normal((4, 5)), "gamma": rng.standard_normal(5), "n": 2, "rate": 0.25}
     answer = wrong(arguments["x"], arguments["gamma"])
-    found = likely_mistake(scaled, arguments, answer, scaled(**arguments))
+    found = likely_mistake(scaled, (arguments, answer, scaled(**arguments)))
     assert words in found
     assert bool(words) == bool(found)
 
@@ -48,4 +48,4 @@ def test_relation_is_found(rng: np.random.Generator, words: str, wrong: Change) 
     ([4, 3, 2, 1], "reverse order"), (True, ""), ([1, 2, 9, 4], ""),
 ])
 def test_lists_are_compared(answer: Any, words: str) -> None:
-    assert words in likely_mistake(lambda: [1, 2, 3, 4], {}, answer, [1, 2, 3, 4])
+    assert words in likely_mistake(lambda: [1, 2, 3, 4], ({}, answer, [1, 2, 3, 4]))
