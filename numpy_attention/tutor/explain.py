@@ -30,6 +30,8 @@ from numpy_attention.tutor.page import exercise_texts
 from numpy_attention.tutor.properties import OtherDtype
 from numpy_attention.tutor.recognize import recognize, recognize_change, recognize_two
 
+# A diagnosis that names a step of the student's forward, a factor or a sign is right; the others are guesses.
+EXACT = re.compile(r"\(line |once too often|is left out|sign is wrong|exchanged|divi(ded|sion) by")
 MAX_ARGUMENTS = 4  # limit of the arguments that are shown in numbers
 
 Explanation = tuple[list[str], str]  # the lines, and a summary in one line
@@ -63,7 +65,7 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
     told = "in place" in str(error)  # the message names the mistake: an array was changed, or was not changed
     changes = recognize_change(exercise, module, subject) if failed and not known and not told else []
     two = [] if known or changes or subject in exercise.quizzes else recognize_two(exercise, module, subject)
-    explained = bool(known or changes) or len(two) > 1  # then a likely mistake is not needed
+    explained = bool(known) or len(two) > 1  # then a likely mistake is not needed
     if not failed:
         lines, summary = _explain_exception(failure)
     elif isinstance(error, GradientError) and error.report is not None and failure.entry is not None:
@@ -74,10 +76,11 @@ def explain(exercise: Exercise, module: Any, subject: str, failure: Failure) -> 
     likely = [line for line in lines if line.startswith(LIKELY)]
     lines = [line for line in lines if not line.startswith(LIKELY)]
     if changes:
+        likely = [line for line in likely if EXACT.search(line)]
         named, names = _changes(changes), "; ".join(changes)
     else:
         named, names = _known_mistakes(known) if known else _two_mistakes(two)
-    named += [] if explained or not likely else [*likely, ""]
+    named = [*([] if explained or not likely else [*likely, ""]), *named]
     return "wrong" if failed else "broken", [*named, *lines], names or summary
 
 

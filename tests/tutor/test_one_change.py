@@ -62,12 +62,6 @@ def test_right_arithmetic_in_another_form_has_no_change(tmp_path: Path) -> None:
     assert "A right solution" not in output
 
 
-@pytest.mark.slow
-def test_the_checker_quotes_the_students_own_forward(tmp_path: Path) -> None:
-    output = tutor_text(tmp_path, "delta_rule", DELTA.format("-dv", "new"))
-    assert "likely mistake: dbeta: the factor beta is applied once too often" in output
-
-
 @pytest.mark.parametrize("name", ["top_p", pytest.param("byte_pairs", marks=pytest.mark.slow)])
 def test_every_change_leaves_a_solution_that_ends(name: str) -> None:
     exercise, subject = EXERCISES[name], next(iter(EXERCISES[name].quizzes), "")
