@@ -8,6 +8,7 @@ from numpy_attention.tutor.catalogue import EXERCISES, exercise_module
 from numpy_attention.tutor.one_change import changed_solutions
 from tests.tutor.hand_in import tutor_text
 
+pytestmark = pytest.mark.usefixtures("searched_to_the_end")
 ATTENTION = """dweights = dy @ v.swapaxes(-1, -2)
     dscores = {}
     dv = weights.swapaxes(-1, -2) @ dy

@@ -172,7 +172,10 @@ class _Search:
 
     def sentence(self, site: "Site", operand: int, words: str) -> str:
         if site.is_sum() and operand == 0 and words == "the path through {operand} is missing":
-            return f"{self.gradients}: of {site.quoted()}, only the last term is kept: is = used in place of +=?"
+            return (
+                f"{self.gradients}: in {site.quoted()}, the path through the earlier terms is missing, only the last "
+                "term is kept: is = used in place of +=?"
+            )
         operands = [f"`{one}`" for one in site.operands()] + ["an operand"] * 9  # without source, no operand has a name
         same = {one.calls for one in self.visits if one._replace(calls=()) == site._replace(calls=())}
         where = f"{site.quoted()}, called by {site.calls[0].quoted()}" if len(same) > 1 else site.quoted()
