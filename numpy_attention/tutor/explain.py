@@ -139,13 +139,11 @@ def _explain_gradient(
     failure: Failure, entry: Entry, report: Report, entries: list[Entry], diagnosis: bool
 ) -> Explanation:
     """Both gradients in numbers, and the checker's report for a larger example."""
-    front = _axes_of_one(_arrays(failure, entry))
     lines = _example(failure)[1:]
     wrong = [one for one in report.arguments.values() if one.wrong.any() and one.analytic.size <= MAX_NUMBERS]
     for argument in wrong[:MAX_ARGUMENTS]:
-        yours, differences = _without(front, argument.analytic), _without(front, argument.numeric)
-        symbol = argument.symbol
-        lines += shown_beside(f"{symbol}, yours:      ", yours, f"{symbol}, differences:", differences)
+        yours, differences = f"{argument.symbol}, yours:      ", f"{argument.symbol}, differences:"
+        lines += shown_beside(yours, argument.analytic, differences, argument.numeric)
     other = _report_of_a_larger_example(entries, diagnosis)
     said = (other or _full_report(failure, entry)).splitlines()
     # Without what concerns the checker or the forward, not the answer.

@@ -108,7 +108,7 @@ def _in_expressions(
                         _put(parent, field, i, node)
 
 
-def _put(parent: ast.AST, field: str, i: int | None, node: ast.AST | None) -> None:
+def _put(parent: ast.AST, field: str, i: int | None, node: ast.expr) -> None:
     if i is None:
         setattr(parent, field, node)
     else:

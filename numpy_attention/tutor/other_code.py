@@ -22,7 +22,7 @@ SIGNS: dict[type[ast.AST], tuple[str, str, type[ast.operator]]] = {
     ast.Div: ("/=", "*=", ast.Mult),
 }
 OTHER_METHODS = {"sum": "mean", "mean": "sum", "max": "sum", "cumsum": "sum", "maximum": "minimum", "tril": "triu"}
-Change = tuple[str, ast.AST | None]  # the words, and the new node
+Change = tuple[str, ast.expr]  # the words, and the new expression
 
 
 def other_expressions(node: ast.expr, parent: ast.AST) -> Iterator[Change]:
@@ -163,17 +163,18 @@ def other_names(node: ast.expr, names: list[str]) -> Iterator[Change]:
 
 def another_factor(node: ast.expr, parent: ast.AST, names: list[str]) -> Iterator[Change]:
     """A factor too much, for the value of a statement, or for one of the returned values."""
-    returned = isinstance(node, ast.Tuple) and isinstance(parent, ast.Return)
-    for i, value in enumerate(node.elts if isinstance(node, ast.Tuple) and returned else [node]):
-        statement = isinstance(parent, ast.Assign | ast.AugAssign | ast.Return)
-        if not statement or isinstance(value, ast.Tuple | ast.Constant):
+    if not isinstance(parent, ast.Assign | ast.AugAssign | ast.Return):
+        return
+    several = isinstance(node, ast.Tuple) and isinstance(parent, ast.Return)
+    values = node.elts if isinstance(node, ast.Tuple) and several else [node]
+    factors = [*names, *(f"{names[0]}.{size}" for size in ("shape[0]", "shape[-1]", "shape[-2]", "size")), "2"]
+    for i, value in enumerate(values):
+        if isinstance(value, ast.Tuple | ast.Constant):
             continue
-        sizes = [f"{names[0]}.shape[0]", f"{names[0]}.shape[-1]", f"{names[0]}.shape[-2]", f"{names[0]}.size"]
-        for factor, operation in itertools.product([*names, *sizes, "2"], (ast.Mult, ast.Div)):
-            new: Any = ast.BinOp(value, operation(), ast.parse(factor, mode="eval").body)
-            if isinstance(node, ast.Tuple) and returned:
-                new = ast.Tuple([*node.elts[:i], new, *node.elts[i + 1 :]], ast.Load())
-            how = "multiplied" if operation is ast.Mult else "divided"
+        for factor, (how, operation) in itertools.product(factors, (("multiplied", ast.Mult), ("divided", ast.Div))):
+            new: ast.expr = ast.BinOp(value, operation(), ast.parse(factor, mode="eval").body)
+            if several:
+                new = ast.Tuple([*values[:i], new, *values[i + 1 :]], ast.Load())
             yield f"{_quoted(value)} is also {how} by `{factor}`", new
 
 

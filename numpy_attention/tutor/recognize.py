@@ -153,7 +153,7 @@ def _with_default(first: Mistake, default: dict[str, Any], right: Entry) -> Entr
 def recognize_change(exercise: Exercise, module: Any, subject: str) -> list[str]:
     """The change, or the two changes, of the page's solution that give the numbers of this answer, in words.
 
-    An empty list if there is none.
+    The list is empty if no change gives them.
     """
     solution = exercise_module(exercise.name)
     if subject in exercise.quizzes:
